@@ -1,5 +1,5 @@
-//! The `attnc` command: arguments in, exit code out. A panic is a bug in attnc and says so; memory that there is not belongs
-//! to the environment.
+//! The `attnc` command: arguments in, exit code out. A panic is reported as a bug in attnc; running
+//! out of memory is an error of the environment.
 
 mod memory;
 

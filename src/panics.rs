@@ -1,18 +1,18 @@
 //! Panics of code that is not ours, caught where it is called.
 //!
-//! In: work that calls such code on what a user wrote. Out: its result, or the message of its panic; nothing is printed.
-//! A panic of our own is a bug, and is never caught here.
+//! In: a function that calls such code on user input. Out: its result, or the message of its panic;
+//! nothing is printed. A panic of our own is a bug, and is never caught here.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// Is a panic of this thread caught, so that it is not to be shown?
+    /// Is this thread inside [`catch`], so that its panics must not be printed?
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does some work on this thread.
+/// Calls `work` on this thread and catches a panic in it.
 ///
 /// # Errors
 /// The first line of the panic's message.

@@ -1,10 +1,10 @@
-//! What pictures share: text, escaped, and the colours that are read in light and in dark.
+//! Shared parts of SVG pictures: escaped text, and colours for light and dark mode.
 //!
-//! In: words and places. Out: elements of SVG. What this must not know: what a picture shows.
+//! In: strings and coordinates. Out: SVG elements. This must not know what a picture shows.
 
 use std::fmt::Write as _;
 
-/// The style of ground, text and lines of a grid; a picture adds its own classes to it.
+/// The style of background, text and grid lines; pictures add their own classes.
 pub const STYLE: &str = "\
     .ground { fill: #ffffff } .ink { fill: #1c1c1c } .faint { fill: #6a6a6a }
     .grid { stroke: #e4e4e4 }
@@ -14,7 +14,7 @@ pub const STYLE: &str = "\
       .grid { stroke: #2c3036 }
     }";
 
-/// Begins a picture of a size, with a style beside the common one and a title.
+/// Begins a picture of this size with a title; `style` is added to [`STYLE`].
 pub fn begin((width, height): (f64, f64), style: &str, title: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\">\n  <style>\n{STYLE}\n{style}\n  </style>\n  \
@@ -23,14 +23,14 @@ pub fn begin((width, height): (f64, f64), style: &str, title: &str) -> String {
     )
 }
 
-/// Adds words at a place, which is where they begin, end or have their middle (`anchor`).
+/// Adds a line of text whose start, middle or end (`anchor`) is at this point.
 pub fn text(svg: &mut String, class: &str, (x, y): (f64, f64), anchor: &str, content: &str) {
     let content = escape(content);
     let _ =
         writeln!(svg, "  <text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{content}</text>");
 }
 
-/// Words with the characters replaced that mean something in SVG.
+/// Escapes the special characters of XML.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

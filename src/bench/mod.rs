@@ -56,7 +56,7 @@ pub struct Site {
     pub kernel: String,
     /// File and line of the source it comes from; empty if unknown.
     pub source: String,
-    /// What its products are made of.
+    /// The kind of instructions that compute its matmuls.
     pub products: Products,
     /// Number of launches per call.
     pub launches: usize,
@@ -218,7 +218,7 @@ impl Report {
     }
 }
 
-/// What a kernel without a source line does, by the first part of its name.
+/// Explains a kernel that has no source line, by the first part of its name.
 pub(crate) fn explained(kernel: &str) -> Option<&'static str> {
     Some(match kernel.split('.').next()? {
         "carry" => "copies a value that a loop hands to its next iteration, where it cannot be computed in place",
@@ -285,7 +285,7 @@ mod tests {
         let rows = rates(0);
         assert!((rows.of_bandwidth - 8e9 / 200e9).abs() < 1e-6 && rows.memory == "L2", "{rows:?}");
         assert!((rows.of_flops - 4e9 / 480e9).abs() < 1e-6, "{rows:?}");
-        // 400 GFLOP/s of what tiles reach; parameters come from memory, the rest from L2.
+        // 400 GFLOP/s of the peak of tiles; parameters come from memory, the rest from L2.
         let product = rates(1);
         assert!((product.of_flops - 400e9 / 2400e9).abs() < 1e-6, "{product:?}");
         let least = 18e6 / 46e9 + 2e6 / 200e9;

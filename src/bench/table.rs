@@ -45,7 +45,7 @@ pub fn table(report: &Report) -> String {
     text
 }
 
-/// What is known without times: how often each kernel is launched, and its work.
+/// The columns that need no timing: how often each kernel is launched, and its work.
 fn counts(report: &Report, title: &str) -> String {
     const COLUMNS: [usize; 5] = [0, 1, 2, 5, 6];
     let chosen = |cells: Vec<String>| COLUMNS.iter().filter_map(|n| cells.get(*n).cloned()).collect::<Vec<_>>();
@@ -95,17 +95,18 @@ const HEAD: [&str; 12] = [
 /// Explanations below the table.
 const NOTES: &str = "\
 FLOP: what the kernels do; an exp is one, and so is each half of a multiply-add. Bytes: what must be moved at least, each buffer once.
-Of peak, of bandwidth: beside the products that the kernel uses, and the memory that its data comes from at best: a cache that
-holds what a launch touches, for parameters one that holds what the whole call touches.
+Of peak: relative to the peak of the dot instructions that the kernel uses. Of bandwidth: relative to the fastest memory that can
+hold its data: a cache as large as the data of a launch; for parameters, as large as the data of the whole call.
 ";
 
 /// The same for a GPU.
 const NOTES_OF_GPUS: &str = "\
 The times of kernels are between two events on the GPU, each launch by itself, so that short ones seem longer; the call is timed
 without that, with its launches as a graph, and with the copies of arguments and results.
-FLOP and bytes: those of the kernels as they are before they are scheduled; an exp is one, and so is each half of a multiply-add.
+FLOP and bytes: counted in the kernels before scheduling; an exp is one, and so is each half of a multiply-add.
 Bytes: what must be moved at least, each buffer once. `?`: too long to count.
-Of peak, of bandwidth: beside tensor cores if the kernel uses them, those of its type, and the memory that its data comes from at best.
+Of peak: relative to the tensor cores, for the kernel's type, if the kernel uses them. Of bandwidth: relative to the fastest memory
+that can hold its data.
 ";
 
 /// Text columns are left-aligned; the others are right-aligned.
@@ -260,8 +261,8 @@ between kernels                              0.5000    5.0%
 the call                                    10.1000  100.0%
 
 FLOP: what the kernels do; an exp is one, and so is each half of a multiply-add. Bytes: what must be moved at least, each buffer once.
-Of peak, of bandwidth: beside the products that the kernel uses, and the memory that its data comes from at best: a cache that
-holds what a launch touches, for parameters one that holds what the whole call touches.
+Of peak: relative to the peak of the dot instructions that the kernel uses. Of bandwidth: relative to the fastest memory that can
+hold its data: a cache as large as the data of a launch; for parameters, as large as the data of the whole call.
 carry: copies a value that a loop hands to its next iteration, where it cannot be computed in place.
 ";
         assert_eq!(text, expected);

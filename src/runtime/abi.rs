@@ -331,7 +331,7 @@ pub struct TapDesc {
     /// The number of leading `dims` that are loops over time, each iteration of which writes one
     /// element.
     pub stacked: u64,
-    /// What requesting it costs, in one line for users; may be empty.
+    /// The cost of requesting it, in one line for users; may be empty.
     pub cost: Str,
 }
 

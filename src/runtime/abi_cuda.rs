@@ -11,7 +11,7 @@
 
 use super::{ExprOp, PlanContext, Slice, Str};
 
-/// What a GPU variant has besides its plans.
+/// The data of a GPU variant besides its plans.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CudaDesc {

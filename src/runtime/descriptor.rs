@@ -120,7 +120,7 @@ pub struct Tap {
     pub dims: Vec<DimText>,
     /// The number of leading `dims` that are loops over time.
     pub stacked: usize,
-    /// What requesting it costs; may be empty.
+    /// The cost of requesting it; may be empty.
     pub cost: String,
 }
 

@@ -1,12 +1,12 @@
-//! The unscheduled kernel of fused attention, and the description that it is written from.
+//! The unscheduled kernel of fused attention, generated from its description.
 //!
-//! In: the operations on the scores, and the operands' buffers. Out: a kernel with the algorithm,
-//! independent of any machine: a tile of queries meets one key after another, with an online
-//! softmax (Milakov & Gimelshein 2018, arXiv:1805.02867), so that the score matrix never exists.
+//! In: the operations on the scores, and the operands' buffers. Out: a target-independent kernel: a
+//! tile of queries visits one key after another with an online softmax (Milakov & Gimelshein 2018,
+//! arXiv:1805.02867), so the score matrix is never materialised.
 //!
 //! ```text
 //! grid (batch and heads.., ceil(S, 64), ceil(E, 64))
-//!   m = -inf, l = 0, acc = 0                               a sink: m = its score, l = 1
+//!   m = -inf, l = 0, acc = 0                               with a sink: m = its score, l = 1
 //!   for each key t:
 //!     s  = q tile @ k[t] * scale;  masks, soft caps         [64, 1]
 //!     m' = max(m, s);  p = e^(s - m');  c = e^(m - m')
@@ -14,18 +14,18 @@
 //!   y = acc / l;  epilogue;  store                          [64, 64]
 //! ```
 //!
-//! A row that has seen only masked keys takes 0 for `m'`, so nothing becomes NaN, and one that ends
-//! with `l = 0` gives zeros. Terms with a weight of 0 are left out, not multiplied: a key that a
-//! mask hides contributes nothing, even if its value is NaN or infinite.
+//! As long as a row has seen only masked keys, `m'` is replaced by 0, which avoids NaN; a row that
+//! ends with `l = 0` is zero. Terms with a weight of 0 are skipped, not multiplied: a masked key
+//! contributes nothing, even if its value is NaN or infinite.
 //!
-//! The schedule replaces this kernel by faster ones (`schedule/attention.rs`): keys in blocks,
-//! without those that a causal mask hides, scores in other orders, `e^x` as a power of 2. The
-//! kernel carries the description that it was written from (`Compute::Attention`), and what follows
-//! the attention in it (the epilogue) may be any elementwise work on its tile: [`Described::of`]
-//! gives both to the schedule. The results differ by rounding, and in one more case: where no mask
-//! may hide a key that is visited (a causal one hides none that a single query visits), the
-//! schedule's kernels multiply by a weight of 0, of a score that is `-inf` or far below the others,
-//! like by any other, so an infinite or NaN value of such a key reaches the result there.
+//! The scheduler replaces this kernel by faster ones (`schedule/attention.rs`), which process keys
+//! in blocks, skip keys that a causal mask hides, sum scores in another order, and compute `e^x` as
+//! a power of 2. The kernel carries its description (`Compute::Attention`), and any elementwise
+//! work on the result tile may follow (the epilogue); [`Described::of`] passes both to the
+//! scheduler. The results differ by rounding, and in one more case. If no mask can hide a visited
+//! key (a causal mask hides no key that a single query visits), scheduled kernels do multiply by
+//! weights of 0, from scores that are `-inf` or far below the others. An infinite or NaN value of
+//! such a key then reaches the result.
 
 mod formula;
 
@@ -37,19 +37,18 @@ use super::{Compute, Extent, Kernel, KernelBuilder, Op, ParamMode, Position, Val
 use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp};
 use crate::shape::Elem;
 
-/// Queries and columns of a tile of the result.
+/// Maximum queries and columns of a tile of the result.
 const TILE: i64 = 64;
-/// Width of the part of a head that is read at a time where the whole width is not known, or too
-/// long for a tile.
+/// Elements of a head per iteration, if its width is not constant or too long for a tile.
 const STEPS: i64 = 512;
-/// The widest head of one tile, as the verifier has it.
+/// The widest head of one tile: the verifier's limit.
 const MOST_AT_ONCE: i64 = 1 << 20;
 /// The parameters that hold queries, keys and values.
 pub(crate) const QUERIES: usize = 0;
 pub(crate) const KEYS: usize = 1;
 pub(crate) const VALUES: usize = 2;
 
-/// Is a kernel that of a part of an attention's keys, which a schedule makes of it?
+/// Does `part` compute a part of the keys of `attention`, as a kernel that the scheduler split off?
 pub(crate) fn is_part(part: &Kernel, attention: &Kernel) -> bool {
     let ty = |k: &Kernel, n: usize| k.params.get(n).map(|p| k.body.ty(p.value).clone());
     numbered_kind(&part.name) == Some("attention_part")
@@ -65,8 +64,8 @@ pub(crate) struct Described {
 }
 
 impl Attention {
-    /// Writes the unscheduled form into a kernel that has its parameters but no grid yet; `None`
-    /// where the parameters are not operands of an attention.
+    /// Adds the grid and the loops to a kernel that has only parameters. `None` if these are not
+    /// operands of an attention.
     pub(crate) fn write(&self, kb: &mut KernelBuilder) -> Option<ResultTile> {
         kb.at(self.locations.values);
         let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
@@ -83,7 +82,7 @@ impl Attention {
         let index = |row: Value, col: Value| [points, &[row, col]].concat();
         let locations = self.locations;
 
-        // The queries are a tile where the width of a head is known.
+        // The queries are loaded once, as a tile, if the width of a head is constant.
         let zero = kb.index(0);
         let whole = d.as_const().filter(|n| (1..=MOST_AT_ONCE).contains(n)).map(Extent::Static);
         let queries = whole.map(|d| {
@@ -112,7 +111,7 @@ impl Attention {
         let more = kb.compare_scalars(CmpOp::Lt, key, end);
         kb.enter_loop(&keys, more);
 
-        // The scores of a key.
+        // The scores of the key.
         kb.at(locations.scores);
         let none = kb.full(Scalar::Float(0.0), Elem::F32, at.rows, ONE);
         let product = |kb: &mut KernelBuilder, q: Value, start: Value, steps: Extent, sum: Value| {
@@ -158,7 +157,7 @@ impl Attention {
             };
         }
 
-        // The step of the softmax.
+        // One iteration of the online softmax.
         kb.at(locations.softmax);
         let raised = kb.binary(BinaryOp::Max, highest, scores);
         let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
@@ -172,7 +171,7 @@ impl Attention {
         let (weight, kept) = (power(kb, scores), power(kb, highest));
         let sum_kept = kb.binary(BinaryOp::Mul, sum, kept);
         let new_sum = kb.binary(BinaryOp::Add, sum_kept, weight);
-        // The value of the key; what has no weight is left out.
+        // Adds the weighted value of the key; terms of weight 0 are skipped.
         kb.at(locations.values);
         let weighted = |kb: &mut KernelBuilder, x: Value, weight: Value| {
             let none = kb.compare(CmpOp::Eq, weight, nothing);
@@ -196,9 +195,9 @@ impl Attention {
         Some(ResultTile { result, at })
     }
 
-    /// What follows it in a kernel that is written from this description: the queries and the
-    /// values are loaded at the tile's rows and columns, and the block that returns begins with the
-    /// division by the sum of weights.
+    /// The epilogue of a kernel that was generated by [`Attention::write`]. The loads of queries
+    /// and values give the tile's rows and columns; the epilogue begins after the division by the
+    /// sum of weights, which ends with the first `select` of the block that returns.
     pub(super) fn epilogue(kernel: &Kernel) -> Option<Epilogue> {
         let body = &kernel.body;
         let load_of = |n: usize| {
@@ -211,8 +210,7 @@ impl Attention {
         Epilogue::of(kernel, [load_of(QUERIES)?, load_of(VALUES)?], result, insts.get(last + 1..)?)
     }
 
-    /// Parameters of a kernel from which the scores and the result are computed, not counting those
-    /// of the epilogue only.
+    /// The parameters that the attention reads, without those used only by the epilogue.
     pub(crate) fn inputs(&self) -> BTreeSet<usize> {
         let of_steps = self.steps.iter().flat_map(|step| match &step.op {
             ScoreOp::Causal => [None, None],
@@ -225,7 +223,7 @@ impl Attention {
     }
 }
 
-/// Writes an operand of the scores, for a tile of queries at a position and one key.
+/// Computes an operand of the scores for one key and a tile of queries at the indices `at`.
 fn score_operand(kb: &mut KernelBuilder, what: &Formula, at: &[Value], rows: Extent) -> Option<Value> {
     what.write(
         kb,
@@ -242,15 +240,16 @@ fn score_operand(kb: &mut KernelBuilder, what: &Formula, at: &[Value], rows: Ext
 }
 
 impl Described {
-    /// The attention that a kernel computes, if its epilogue can follow the kernels of a schedule.
+    /// The attention that a kernel computes, if its epilogue can be appended to scheduled kernels.
     pub(crate) fn of(kernel: &Kernel) -> Option<Described> {
         let Some(Compute::Attention(attention)) = &kernel.compute else { return None };
         let found = Described { attention: (**attention).clone(), epilogue: Attention::epilogue(kernel)? };
         (found.epilogue.is_elementwise(kernel) && found.only_reads(kernel)).then_some(found)
     }
 
-    /// Does the kernel write nothing that the attention reads? A variant of it reads in another
-    /// order, and may read keys and values from copies, so the epilogue must not need these.
+    /// Does the kernel write no buffer that the attention reads, and does the epilogue not use keys
+    /// and values? Scheduled variants read in another order, and keys and values possibly from
+    /// copies.
     fn only_reads(&self, kernel: &Kernel) -> bool {
         let is_read = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode == ParamMode::In);
         self.attention.inputs().iter().all(is_read) && !self.epilogue.uses(kernel, &[KEYS, VALUES])

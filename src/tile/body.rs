@@ -28,7 +28,7 @@ pub type Terminator = ssa::Terminator<Vec<Role>>;
 pub struct Role {
     /// Name of the role: `producer`, for example.
     pub name: String,
-    /// Number of warps, starting after those of the previous roles.
+    /// Number of warps, which follow the warps of the previous roles.
     pub warps: u32,
     /// Registers per thread (`setmaxnreg`).
     pub registers: u32,

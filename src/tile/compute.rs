@@ -1,11 +1,11 @@
-//! Descriptions of kernels, and the loops that they expand to.
+//! Expands descriptions of kernels into loops.
 //!
-//! In: a description and a kernel's parameters. Out: the unscheduled kernel. Lowering writes
-//! kernels of these kinds from their descriptions alone, the text shows the description
-//! (`computes(scan, axis=1)` in the kernel's head), and the schedule reads it instead of
-//! recognising loops. A text may claim anything, so the verifier expands the description again and
-//! demands the same body ([`difference`]). A scheduled kernel has no description: its loops are the
-//! schedule's.
+//! In: a description and a kernel's parameters. Out: the unscheduled kernel. Lowering generates
+//! kernels of these kinds from their descriptions alone, the IR text shows the description
+//! (`computes(scan, axis=1)` in the kernel's head), and the scheduler reads it instead of
+//! recognising loops. IR text may claim anything, so the verifier expands the description again and
+//! requires the same body ([`difference`]). A scheduled kernel has no description: the scheduler
+//! chose its loops.
 
 use super::attention::Attention;
 use super::encode::{self, Encoding};
@@ -13,8 +13,8 @@ use super::text::{At, lines_of_kernel};
 use super::{BufferType, Compute, Kernel, State, matmul, scan, simplify, sort, tiling};
 
 impl Compute {
-    /// The kernel that computes this on buffers of these types; `None` where they do not fit, or
-    /// where what a kernel does to its result is not part of the description.
+    /// The kernel that computes this on buffers of these types. `None` if the types do not fit, or
+    /// for matmul and attention, whose epilogues are not part of the description.
     pub(crate) fn expand(&self, name: &str, types: &[BufferType]) -> Option<Kernel> {
         let kernel = match (self, types) {
             (Compute::Copy, [from, to]) if from.shape == to.shape => Some(tiling::copy_kernel(name, from, to)),
@@ -28,7 +28,7 @@ impl Compute {
     }
 }
 
-/// Where an unscheduled kernel is not the expansion of its description, if it has one.
+/// The first place where an unscheduled kernel differs from the expansion of its description.
 pub(crate) fn difference(kernel: &Kernel) -> Option<(At, String)> {
     let compute = kernel.compute.as_ref()?;
     let again = match compute {
@@ -54,7 +54,7 @@ pub(crate) fn difference(kernel: &Kernel) -> Option<(At, String)> {
     if encode::kernel(&again, how) == encode::kernel(kernel, how) {
         return None;
     }
-    // The first instruction that differs, with values named by their order in both.
+    // The first instruction that differs, with values numbered in order in both kernels.
     let lines = |kernel: &Kernel| {
         let mut kernel = kernel.clone();
         kernel.body.forget_names();
@@ -66,7 +66,7 @@ pub(crate) fn difference(kernel: &Kernel) -> Option<(At, String)> {
     let differs = own.iter().zip(&wanted).find(|((_, own), (_, wanted))| own != wanted);
     Some(match differs {
         Some(((inst, own), (_, wanted))) => {
-            // Up to the operands, whose names are those of another body.
+            // Without the operands, whose names differ between the bodies.
             let operation = |line: &str| {
                 let line = line.split_once(" = ").map_or(line, |(_, line)| line);
                 line.split('%').next().unwrap_or_default().trim_end().to_string()
@@ -82,7 +82,7 @@ pub(crate) fn difference(kernel: &Kernel) -> Option<(At, String)> {
                 format!("the kernel's description (`computes`) has {count} instructions, its body {}", own.len()),
             )
         }
-        None => (At::Head, "the kernel's grid, modes or jumps are not those of its description (`computes`)".into()),
+        None => (At::Head, "the kernel's grid, modes or jumps differ from its description (`computes`)".into()),
     })
 }
 
@@ -131,7 +131,7 @@ mod tests {
                 assert!(complaint.contains("description (`computes`)"), "{lie}: {complaint}");
             }
         }
-        // What fits no buffers has no expansion.
+        // A description that does not fit its buffers has no expansion.
         assert!(
             sums.expand("k", &[]).is_none()
                 && sort.expand("k", &[buffer(Elem::F32, &[]), buffer(Elem::I32, &[])]).is_none()

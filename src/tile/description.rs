@@ -1,7 +1,7 @@
 //! Descriptions of kernels, as data.
 //!
-//! What lives here: what an unscheduled kernel computes, without the loops that are expanded from it
-//! (`tile::compute`). What this must not know: kernels, and how anything is written.
+//! A description specifies an unscheduled kernel's function; `tile::compute` expands it into loops.
+//! This must not depend on kernels or on how they are generated.
 
 use super::{Op, computed};
 use crate::scalar::{Scalar, round_to};
@@ -11,45 +11,46 @@ use crate::source::Loc;
 /// The description of an unscheduled kernel: what it computes.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Compute {
-    /// The elements of the first buffer, into the second.
+    /// Copies the first buffer to the second.
     Copy,
-    /// Running sums of the first buffer along an axis, into the second.
+    /// Writes the running sums of the first buffer along an axis to the second.
     Scan {
-        /// The axis.
+        /// The axis of the first buffer, from 0.
         axis: usize,
     },
-    /// The order of the elements along the last axis of the first buffer: the indices of the first
-    /// ones, into the last buffer. A buffer between them is scratch memory, for a merge sort.
+    /// Sorts the first buffer along its last axis and writes the indices of the first elements to
+    /// the last buffer. A buffer between them is scratch memory for a merge sort.
     Sort {
         /// Do greater elements come first?
         descending: bool,
-        /// The message of an index that is out of bounds, a bug in attnc.
+        /// The error site of an index out of bounds, which would be a bug in attnc.
         site: u32,
     },
-    /// The product of the first two buffers, with elementwise work on its result.
+    /// The matmul of the first two buffers, with an elementwise epilogue.
     Matmul {
-        /// Is it stored as it is, or rounded?
+        /// Is the result only stored, perhaps after rounding?
         plain: bool,
     },
-    /// Attention of the first three buffers, with elementwise work on its result.
+    /// Attention with queries, keys and values in the first three buffers, and an elementwise
+    /// epilogue.
     Attention(Box<Attention>),
 }
 
 /// One operation on the scores.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) enum ScoreOp {
-    /// Queries see no later keys: the last query sees all.
+    /// Masks the keys after a query's own; the last query sees all keys.
     Causal,
-    /// Something is added.
+    /// Adds a bias.
     Add(Formula),
-    /// Where it is not kept, a score is the fill.
+    /// Replaces scores by `fill` where they are not kept.
     Keep {
-        /// Where scores are kept.
+        /// True where scores are kept.
         kept: Formula,
-        /// The score elsewhere.
+        /// The score where they are not.
         fill: Formula,
     },
-    /// `tanh`, times the cap.
+    /// Soft cap: `tanh` of the score, times the cap.
     Cap(Formula),
 }
 
@@ -63,12 +64,12 @@ pub(crate) struct Step {
 /// Source locations of the parts of an attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Hash)]
 pub(crate) struct Locations {
-    /// The product of queries and keys.
+    /// The matmul of queries and keys.
     pub(crate) scores: Loc,
     pub(crate) scale: Loc,
     pub(crate) sink: Loc,
     pub(crate) softmax: Loc,
-    /// The product with the values. Also the location of every operation that has no other.
+    /// The matmul with the values, also used for operations without a location of their own.
     pub(crate) values: Loc,
 }
 
@@ -81,7 +82,7 @@ pub struct Attention {
     pub(crate) scale: Formula,
     /// Operations on the scaled scores, in order.
     pub(crate) steps: Vec<Step>,
-    /// One more score in each row, which has no value.
+    /// Attention sink: one more score in each row, which has no value vector.
     pub(crate) sink: Option<Formula>,
 }
 
@@ -91,19 +92,18 @@ pub(crate) enum Node {
     /// The position along an axis of the scores: of a batch or head, a query (the axis before the
     /// last) or a key (the last).
     Position(usize, Elem),
-    /// A parameter of the kernel, by its number: over the axes of the scores, or of a single
-    /// element.
+    /// A parameter of the kernel, by its index: it has the axes of the scores, or a single element.
     Buffer(usize),
     /// A literal of a type.
     Literal(Scalar, Elem),
-    /// The value of a dimension, as that type.
+    /// The value of a dimension, converted to this type.
     Dim(Dim, Elem),
-    /// An operation on earlier nodes, whose elements are of this type in computation.
+    /// An elementwise operation on earlier nodes, computed in this type.
     Each(Op, Vec<usize>, Elem),
 }
 
 impl Node {
-    /// A literal, rounded to the type in which it is computed, as the text shows it.
+    /// A literal, rounded to its computation type as in the IR text.
     pub(crate) fn literal(x: Scalar, elem: Elem) -> Node {
         let x = match x {
             Scalar::Float(x) => Scalar::Float(round_to(computed(elem), x)),
@@ -127,18 +127,18 @@ impl From<Node> for Formula {
 }
 
 impl Formula {
-    /// Adds an operation; its number.
+    /// Adds an operation and returns its index.
     pub(crate) fn add(&mut self, node: Node, loc: Loc) -> usize {
         self.nodes.push((node, loc));
         self.nodes.len() - 1
     }
 
-    /// Adds an operation on earlier ones.
+    /// Adds an elementwise operation on earlier nodes and returns its index.
     pub(crate) fn each(&mut self, op: Op, operands: Vec<usize>, elem: Elem, loc: Loc) -> usize {
         self.add(Node::Each(op, operands, elem), loc)
     }
 
-    /// Adds the rounding to a narrower type, if it is one.
+    /// Adds the rounding to `elem`, if that is narrower than its computation type.
     pub(crate) fn narrow(&mut self, x: usize, elem: Elem, loc: Loc) -> usize {
         match elem {
             Elem::BF16 | Elem::F16 => self.each(Op::Narrow { elem }, vec![x], Elem::F32, loc),
@@ -147,7 +147,7 @@ impl Formula {
         }
     }
 
-    /// The operations, in order.
+    /// The operations, operands first.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().map(|(node, _)| node)
     }
@@ -157,7 +157,7 @@ impl Formula {
         &self.nodes
     }
 
-    /// The only node, where nothing is computed: a buffer, a literal or a dimension.
+    /// The only node, if it is a buffer, a literal or a dimension, so that nothing is computed.
     pub(crate) fn leaf(&self) -> Option<&Node> {
         match self.nodes.as_slice() {
             [(node @ (Node::Buffer(_) | Node::Literal(..) | Node::Dim(..)), _)] => Some(node),
@@ -165,7 +165,7 @@ impl Formula {
         }
     }
 
-    /// The literal that it is, with its type.
+    /// The literal and its type, if the formula is a literal.
     pub(crate) fn literal(&self) -> Option<(Scalar, Elem)> {
         match self.leaf()? {
             Node::Literal(x, elem) => Some((*x, *elem)),

@@ -16,7 +16,7 @@ use super::{
 use crate::scalar::{Scalar, round_to};
 use crate::source::Loc;
 
-/// What the encoding of a kernel includes.
+/// Parts of a kernel that its encoding includes.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoding {
     /// Include its name.
@@ -250,7 +250,7 @@ impl Encoder {
 
     fn kernel(&mut self, k: &Kernel, state: State) {
         self.put(&(&k.symbols, k.scratch, state, k.params.len(), k.grid.len()));
-        // The loops are those of the description, which differs by its locations.
+        // The body represents the description too, except for locations in the latter.
         match self.places {
             true => self.put(&k.compute),
             false => self.put(&k.compute.as_ref().map(std::mem::discriminant)),

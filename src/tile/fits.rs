@@ -6,8 +6,8 @@
 //! [`of_kernel`]). Code computes expressions modulo 2^64, so proofs about them are valid only
 //! because of these checks; they are derived from the module, not taken from its text.
 //!
-//! All expressions that code evaluates are considered: those of the plans with the entry's name,
-//! and of the kernels they launch. If an expression counts elements, four times its value must fit,
+//! All expressions that code evaluates are considered, in the plans with the entry's name and in
+//! the kernels that these launch. If an expression counts elements, four times its value must fit,
 //! so that indices up to a tile beyond it fit too. If it depends on a dimension bound later, its
 //! maximum over all values must fit. Most expressions need no check: the bytes of an argument fit
 //! 2^[`ADDRESS_BITS`](crate::shape::ADDRESS_BITS).

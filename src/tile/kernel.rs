@@ -26,13 +26,13 @@ pub struct Param {
     pub value: Value,
     /// How the kernel accesses it.
     pub mode: ParamMode,
-    /// GPU, in runs: does the buffer begin at a multiple of 16 bytes, so that neighbours can be
-    /// accessed together?
+    /// For GPU kernels with runs: is the buffer aligned to 16 bytes, so that neighbouring elements
+    /// can be accessed together?
     pub aligned: bool,
 }
 
 impl Param {
-    /// A parameter of which nothing more is known.
+    /// A parameter without known alignment.
     pub fn new(value: Value, mode: ParamMode) -> Param {
         Param { value, mode, aligned: false }
     }
@@ -41,15 +41,15 @@ impl Param {
 /// An axis of the grid: `ceil(extent / step)` points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridAxis {
-    /// The number of the grid point along this axis, an index from 0.
+    /// The index of the grid point along this axis, from 0.
     pub value: Value,
     /// The number of elements that are divided among the grid points.
     pub extent: Dim,
-    /// How much of it each grid point takes, at least 1.
+    /// Elements per grid point, at least 1.
     pub step: i64,
 }
 
-/// Kinds of GPU.
+/// GPU architectures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GpuArch {
     /// Ampere and later: `cp.async`, `ldmatrix`, `mma.sync`.
@@ -59,10 +59,10 @@ pub enum GpuArch {
 }
 
 impl GpuArch {
-    /// Every kind.
+    /// All architectures, oldest first.
     pub const ALL: [GpuArch; 2] = [GpuArch::Sm80, GpuArch::Sm90a];
 
-    /// Name in the text form.
+    /// Name in the IR text.
     pub fn name(self) -> &'static str {
         match self {
             GpuArch::Sm80 => "sm_80",
@@ -70,7 +70,7 @@ impl GpuArch {
         }
     }
 
-    /// Multiprocessors: those of an A100 and an H100.
+    /// Number of multiprocessors of an A100 and of an H100.
     pub(crate) fn multiprocessors(self) -> i64 {
         match self {
             GpuArch::Sm80 => 108,
@@ -82,20 +82,20 @@ impl GpuArch {
 /// The target that a kernel is scheduled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Not scheduled: tiles are values, nothing is said of memory between them.
+    /// Not scheduled: tiles are values that have no memory assigned.
     Unscheduled,
     /// A CPU.
     Cpu(Cpu),
     /// A GPU; `Kernel::scratch` is the shared memory of a block.
     Gpu {
-        /// Which.
+        /// The architecture.
         arch: GpuArch,
-        /// Warps of a block.
+        /// Warps per block.
         warps: u32,
     },
 }
 
-/// What becomes of one fused region.
+/// The code of one fused region.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// Name, unique in the module: `matmul.3`.
@@ -106,12 +106,11 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// Axes of the grid, the last one going fastest. No axes: one grid point.
     pub grid: Vec<GridAxis>,
-    /// Bytes of scratch that a worker needs (on a GPU: of shared memory that a block needs); 0
-    /// until it is scheduled.
+    /// Bytes of scratch per worker (on a GPU: of shared memory per block); 0 until it is scheduled.
     pub scratch: u64,
     /// The target that it is scheduled for.
     pub state: State,
-    /// What it computes, if it is unscheduled and its loops are expanded from a description.
+    /// The description that its loops were expanded from, if it has one and is unscheduled.
     pub compute: Option<Compute>,
     /// The code of a grid point.
     pub body: Body,
@@ -123,7 +122,7 @@ impl Kernel {
         self.params.iter().map(|p| self.body.ty(p.value).buffer().cloned()).collect()
     }
 
-    /// Sets the names of its run-time dimensions: those that occur in it.
+    /// Sets `symbols` to the names of all run-time dimensions that occur in it.
     pub(crate) fn find_symbols(&mut self) {
         let mut names: Vec<String> = Vec::new();
         let mut add = |d: &Dim| names.extend(d.symbols().iter().map(|s| s.to_string()));
@@ -144,20 +143,19 @@ impl Kernel {
         self.symbols = names;
     }
 
-    /// Does it launch other kernels? Then it does what a plan does, on the GPU: one launch of as
-    /// many blocks as run at the same time, which divide the points of each kernel that it launches
-    /// among themselves.
+    /// Does it launch other kernels? Such a kernel executes part of a plan on the GPU. It is
+    /// launched with as many blocks as can be resident at a time, and these divide the grid points
+    /// of each kernel that it launches among themselves.
     pub fn is_persistent(&self) -> bool {
         self.launched().next().is_some()
     }
 
-    /// The names of the kernels that it launches, as often as it does.
+    /// The names of the kernels that it launches, one for each launch instruction.
     pub fn launched(&self) -> impl Iterator<Item = &str> {
         launched(&self.body)
     }
 
-    /// Does it work in runs, as every kernel for a CPU, and those for a GPU whose tiles are not
-    /// fragments?
+    /// Does it work in runs? All CPU kernels do, and GPU kernels whose tiles are not fragments.
     pub fn works_in_runs(&self) -> bool {
         let in_place =
             |v| self.body.ty(v).tile().is_some_and(|t| matches!(t.space, Space::Reg | Space::L1(..) | Space::Window));
@@ -173,7 +171,7 @@ impl Kernel {
         }
     }
 
-    /// For each warp of a block the name of its role; nothing if the warps do not part.
+    /// The role of each warp of a block; empty if all warps run the same code.
     pub fn warp_names(&self) -> Vec<String> {
         let roles = self.body.layout.iter().find_map(|b| match &self.body.block(*b).terminator {
             Terminator::Roles(roles) => Some(roles),
@@ -183,7 +181,7 @@ impl Kernel {
         names.collect()
     }
 
-    /// Does it multiply by integers with scales?
+    /// Does it read quantised weights (integers with scales)?
     pub fn loads_scaled(&self) -> bool {
         self.body.insts().any(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. } | Op::Gpu(GpuOp::MmaScaled { .. })))
     }
@@ -196,19 +194,19 @@ pub struct SlotData {
     pub bytes: Dim,
 }
 
-/// The variant of an entry point that a plan implements, or the preparation of parameters.
+/// The variant of an entry point that a plan implements, or parameter preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PlanVariant {
-    /// The one that computes the results alone.
+    /// Computes the results only.
     Plain,
-    /// The one that fills the taps too.
+    /// Computes the results and fills the taps.
     Tapped,
-    /// No entry point: it runs once, when the parameters are there, and fills the packed area.
+    /// Not an entry point: runs once, after the parameters are loaded, and fills the packed area.
     Prepare,
 }
 
 impl PlanVariant {
-    /// What follows a plan's name in symbols and on the command line.
+    /// Suffix of a plan's name in symbols and on the command line.
     pub fn suffix(self) -> &'static str {
         match self {
             PlanVariant::Plain => "",
@@ -218,12 +216,12 @@ impl PlanVariant {
     }
 }
 
-/// The host program of an entry point, or of what is done before all calls.
+/// The host program of an entry point, or of the preparation before the first call.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the entry point.
     pub name: String,
-    /// Which variant of it.
+    /// The variant of the entry point.
     pub variant: PlanVariant,
     /// Names of the entry's run-time dimensions, sorted: the order of the context's `dims`.
     pub symbols: Vec<String>,
@@ -231,12 +229,12 @@ pub struct Plan {
     pub taps: Vec<String>,
     /// Temporary buffers in the arena, in order.
     pub slots: Vec<SlotData>,
-    /// The code.
+    /// The host code.
     pub body: Body,
 }
 
 impl Plan {
-    /// The dimensions that have their values while it runs, and what each is at most.
+    /// The dimensions that are bound while it runs, with their maxima.
     pub fn lengths(&self) -> impl Iterator<Item = (&str, &Dim)> {
         self.body.insts().filter_map(|(_, _, d)| match &d.op {
             Op::Length { name, most } => Some((name.as_str(), most)),
@@ -254,7 +252,7 @@ impl Plan {
         launched(&self.body).collect()
     }
 
-    /// The names of the kernels that it launches, and of those that these do.
+    /// The names of the kernels that it launches, directly or from persistent kernels.
     pub fn reached<'a>(&'a self, kernels: &'a [Kernel]) -> BTreeSet<&'a str> {
         let mut names = self.launched();
         let persistent = kernels.iter().filter(|k| names.contains(k.name.as_str())).collect::<Vec<_>>();
@@ -271,14 +269,14 @@ fn launched(body: &Body) -> impl Iterator<Item = &str> {
     })
 }
 
-/// All that is compiled together.
+/// A compilation unit: the kernels and plans of a model, with its interface.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
     /// Base name of the source file.
     pub name: String,
-    /// The other source files, by the number that places use, from 1.
+    /// The other source files: a location's file number `n >= 1` is `files[n - 1]`.
     pub files: Vec<String>,
-    /// Name of the model; empty where a text has none.
+    /// Name of the model; empty if the IR text has none.
     pub model: String,
     /// Documentation of the model.
     pub doc: String,
@@ -288,27 +286,27 @@ pub struct Module {
     pub params: Vec<ParamDecl>,
     /// Tensors that a session keeps, in the order of the context's `states`.
     pub states: Vec<StateDecl>,
-    /// Messages of errors at run time, `{0}` the index and `{1}` its bound.
+    /// Messages of run-time errors; `{0}` is the index and `{1}` its bound.
     pub sites: Vec<String>,
     /// Bytes of the packed area: parameters in the order in which kernels read them.
     pub packed: u64,
-    /// Kernels.
+    /// Kernels, in the order in which they were added; names are unique.
     pub kernels: Vec<Kernel>,
-    /// Plans.
+    /// Plans: one or two per entry point, and the preparation.
     pub plans: Vec<Plan>,
 }
 
-/// A kernel or a plan, by its place in its module.
+/// A kernel or a plan, by its index in the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A kernel.
+    /// Index into `Module::kernels`.
     Kernel(usize),
-    /// A plan.
+    /// Index into `Module::plans`.
     Plan(usize),
 }
 
 impl Module {
-    /// What callers see of it.
+    /// The interface that callers see.
     pub fn interface(&self) -> Interface<'_> {
         let entries = self.entries.as_slice().into();
         Interface { params: &self.params, states: &self.states, entries, file: &self.name, files: &self.files }
@@ -319,8 +317,8 @@ impl Module {
         loc.file_name(&self.name, &self.files)
     }
 
-    /// The kernels that have code of their own on a GPU, which a launch of the host names: all but
-    /// those that only kernels launch.
+    /// The kernels with a GPU entry point of their own: all except the ones launched only by other
+    /// kernels.
     pub fn entry_kernels(&self) -> impl Iterator<Item = &Kernel> {
         let inner: BTreeSet<&str> = self.kernels.iter().flat_map(Kernel::launched).collect();
         let of_plans: BTreeSet<&str> = self.plans.iter().flat_map(Plan::launched).collect();
@@ -334,7 +332,7 @@ impl Module {
         self.kernels.iter().map(|k| k.name.clone()).chain(plans).collect()
     }
 
-    /// The kernel or plan of a name. A kernel comes before a plan that is called the same.
+    /// The kernel or plan with this name. A kernel hides a plan of the same name.
     pub fn part(&self, name: &str) -> Option<Part> {
         let place = self.part_names().iter().position(|other| other == name)?;
         let kernels = self.kernels.len();

@@ -1,8 +1,7 @@
-//! The kernels of a module that is being made: each is there once.
+//! Names and deduplicates the kernels of a module under construction.
 //!
-//! In: kernels whose names are their kinds. Out: the names that they have in the module, kinds with
-//! numbers, and the kernels in the order in which they came. What this must not know: what a kernel
-//! does.
+//! In: kernels named by their kinds. Out: their names in the module, kinds with numbers, and the
+//! distinct kernels in order of insertion. This must not know what a kernel computes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,15 +9,15 @@ use super::encode::{self, Encoding};
 use super::{Kernel, Op, simplify};
 use crate::source::Loc;
 
-/// The kind of a kernel that has a number, by its name: `map` of `map.0`.
+/// The kind in a kernel's numbered name: `map` of `map.0`.
 pub(crate) fn numbered_kind(name: &str) -> Option<&str> {
     let (kind, number) = name.rsplit_once('.')?;
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(kind)
 }
 
-/// The counterpart of a kernel before or after a schedule, which may renumber kernels: of those of
-/// the same kind with the same parameters, the one from the same source location; where that is
-/// ambiguous, the one with the same name, or the only one.
+/// The counterpart of a kernel before or after scheduling, which may renumber kernels: among the
+/// kernels of the same kind with the same parameters, the one from the same source location. If
+/// that is ambiguous, the one with the same name.
 pub(crate) fn counterpart<'k>(kernel: &Kernel, others: &'k [Kernel]) -> Option<&'k Kernel> {
     let params = |k: &Kernel| k.params.iter().map(|p| (k.body.ty(p.value).clone(), p.mode)).collect::<Vec<_>>();
     let own = params(kernel);
@@ -33,32 +32,32 @@ pub(crate) fn counterpart<'k>(kernel: &Kernel, others: &'k [Kernel]) -> Option<&
     }
 }
 
-/// Where a kernel is in the source: where its last value is stored.
+/// The source location of a kernel: that of its last store.
 pub(crate) fn place(kernel: &Kernel) -> Loc {
     let stores = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));
     stores.map(|(_, _, d)| d.loc).last().unwrap_or_default()
 }
 
-/// Kernels with names of their own.
+/// Kernels under unique names.
 #[derive(Default)]
 pub(crate) struct Kernels {
-    /// The names of the kernels so far, by what they are without name and places.
+    /// The name of each kernel so far, by its encoding without names and locations.
     known: HashMap<Vec<u8>, String>,
     /// The next number of each kind.
     counts: BTreeMap<String, usize>,
-    /// Names that others have.
+    /// Names that must not be given.
     taken: BTreeSet<String>,
-    /// The kernels.
+    /// The kernels, in order of insertion.
     pub(crate) list: Vec<Kernel>,
 }
 
 impl Kernels {
-    /// None yet, beside others that have these names.
+    /// An empty list that does not give these names.
     pub(crate) fn beside(taken: BTreeSet<String>) -> Kernels {
         Kernels { taken, ..Kernels::default() }
     }
 
-    /// Takes a kernel with the name that it has, unless it is there; the name.
+    /// Adds a kernel under its present name, unless that is in the list. Returns the name.
     pub(crate) fn keep(&mut self, kernel: &Kernel) -> String {
         if !self.list.iter().any(|k| k.name == kernel.name) {
             self.list.push(kernel.clone());
@@ -66,8 +65,8 @@ impl Kernels {
         kernel.name.clone()
     }
 
-    /// The name of a kernel that was made of another and has its name still, in the module: the
-    /// same kind, with a number if it had one.
+    /// Adds a kernel that was derived from another and still has its name. Returns the new name:
+    /// one in `taken` is kept, as is the first one without a number; others are numbered anew.
     pub(crate) fn add_again(&mut self, mut kernel: Kernel) -> String {
         if self.taken.contains(&kernel.name) {
             return self.keep(&kernel);
@@ -85,13 +84,13 @@ impl Kernels {
         self.add(kernel)
     }
 
-    /// The name of a kernel in the module: one that is there already is not added again.
+    /// Adds a kernel, unless an equal one is in the list. Returns its name in the module.
     pub(crate) fn add(&mut self, mut kernel: Kernel) -> String {
         simplify(&mut kernel.body);
         self.add_as_it_is(kernel)
     }
 
-    /// The same of a kernel that needs no simplification, because it was in a module before.
+    /// The same for a kernel that is already simplified, because it was in a module before.
     pub(crate) fn add_as_it_is(&mut self, mut kernel: Kernel) -> String {
         let bytes = encode::kernel(&kernel, Encoding { name: false, places: false, state: kernel.state });
         if let Some(name) = self.known.get(&bytes) {

@@ -1,31 +1,31 @@
-//! Kernels of running sums: each element is the sum along an axis up to there.
+//! Kernels for running sums (inclusive prefix sums) along an axis.
 //!
 //! ```text
-//! cumsum:   grid (other axes but one.., ceil(that one, 64))
+//! cumsum:   grid (other axes.., ceil(lanes, 64))
 //!   for j in 0..axis:  sum += a row of x at j;  store it
 //! ```
 //!
-//! The columns of a tile go along another axis than the sum, so that each lane has a sum of its
-//! own; a tensor of one axis is one lane. A sum of floats keeps what its roundings lose in a second
-//! one (Neumaier 1974), so the error of an element does not grow with its place.
+//! The columns of a tile are along another axis than the sum (`lanes`), so that each lane has its
+//! own sum; a tensor of one axis is a single lane. Sums of floats are compensated: a second sum
+//! keeps the rounding errors (Neumaier 1974), so the error of an element does not grow with its
+//! index.
 //!
-//! A machine with many threads has other kernels for the same, in three steps (Blelloch 1990,
-//! "Prefix sums and their applications"). A kernel's axis is in its description
-//! ([`RunningSums::of_kernel`]).
+//! GPUs use other kernels, in three phases (Blelloch 1990, "Prefix sums and their applications").
+//! A kernel's axis is in its description ([`RunningSums::of_kernel`]).
 //!
 //! ```text
 //! totals:   grid (other axes.., ceil(axis, 128))    the sum of a chunk of 128 elements
-//! offsets:  grid (other axes.., ceil(chunks, 8))    for each chunk: the totals of those before it, or 0, added
-//! chunks:   grid (other axes.., ceil(axis, 128))    for each element of a chunk: those up to it, or 0, added; and the chunk's offset
+//! offsets:  grid (other axes.., ceil(chunks, 8))    for each chunk: the sum of the totals of all chunks before it
+//! chunks:   grid (other axes.., ceil(axis, 128))    for each element of a chunk: the sum of the chunk's elements up to it, plus the chunk's offset
 //! ```
 //!
-//! So `n` elements take `128 n + (n / 128)^2` additions, of which few wait for others: 2 10^8 for a
-//! million of them. Which elements are added in which order follows from the text alone, not from
-//! how many threads or multiprocessors there are. Integers wrap, so theirs is the same sum. Floats
-//! are summed 128 at a time at all three steps, and what the additions of these sums lose is kept
-//! for the offsets: the error of an element is at most `384 * 2^-24` times the sum of the
-//! magnitudes up to it, wherever it is. What follows a NaN is NaN, what comes before it is not:
-//! terms are selected, not multiplied by 0.
+//! So `n` elements take `128 n + (n / 128)^2` additions, most of them independent: 2 10^8 for a
+//! million elements. The order of additions follows from the source alone, not from the number of
+//! threads or multiprocessors. Integers wrap, so their sums do not depend on it. Floats are summed
+//! 128 at a time in all three phases, and the rounding errors of adding up totals are kept for the
+//! offsets: the error of an element is at most `384 * 2^-24` times the sum of the magnitudes up to
+//! it, at any index. Elements after a NaN are NaN, those before it are not: terms are selected, not
+//! multiplied by 0.
 
 use super::loops::counted;
 use super::{
@@ -35,16 +35,16 @@ use super::{
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::shape::Elem;
 
-/// Columns of a tile.
+/// Maximum columns of a tile.
 const COLS: i64 = 64;
 /// Elements of a chunk, and chunks whose totals are added at a time.
 pub(crate) const CHUNK: i64 = 128;
-/// Chunks of a grid point of [`offsets`].
+/// Chunks per grid point of [`offsets`].
 const OWN: i64 = 8;
 
 const ONE: Extent = Extent::Static(1);
 
-/// A sum, and what its rounding lost of it, exactly; NaN where the sum is not finite.
+/// A rounded sum and its exact rounding error, which is NaN if the sum is not finite.
 pub(crate) fn two_sum(kb: &mut KernelBuilder, a: Value, b: Value) -> (Value, Value) {
     let sum = kb.binary(BinaryOp::Add, a, b);
     let of_b = kb.binary(BinaryOp::Sub, sum, a);
@@ -57,13 +57,13 @@ fn zero(elem: Elem) -> Scalar {
     if elem.is_float() { Scalar::Float(0.0) } else { Scalar::Int(0) }
 }
 
-/// Sums that are under way: of floats, with what was lost of them.
+/// Initial sums of 0; for floats followed by a second tile, the accumulated rounding errors.
 fn no_sums(kb: &mut KernelBuilder, elem: Elem, rows: Extent, cols: Extent) -> Vec<Value> {
     let count = if elem.is_float() { 2 } else { 1 };
     (0..count).map(|_| kb.full(zero(elem), elem, rows, cols)).collect()
 }
 
-/// The sums with one more term each.
+/// Adds a term to the sums.
 fn with_term(kb: &mut KernelBuilder, sums: &[Value], term: Value) -> Vec<Value> {
     match sums {
         [sum, lost] => {
@@ -74,7 +74,7 @@ fn with_term(kb: &mut KernelBuilder, sums: &[Value], term: Value) -> Vec<Value> 
     }
 }
 
-/// The results of sums. The rounding error of an infinite one is not a number.
+/// The final sums; an infinite sum, whose rounding error is NaN, is not corrected.
 fn total(kb: &mut KernelBuilder, sums: &[Value]) -> Value {
     match sums {
         [sum, lost] => {
@@ -92,7 +92,7 @@ pub(super) fn cumsum(name: &str, x: &BufferType, axis: usize, out: &BufferType) 
     let mut kb = KernelBuilder::new(name);
     let source = kb.buffer(x.clone(), ParamMode::In);
     let target = kb.buffer(out.clone(), ParamMode::Out);
-    // Neighbours in memory are neighbours in a tile, if they may be.
+    // The columns of a tile are contiguous in memory if another axis than the sum's is dense.
     let others = (0..x.shape.len()).rev().filter(|i| *i != axis);
     let lanes = others.clone().find(|i| x.is_dense(*i));
     let lanes = lanes.or_else(|| others.clone().next());
@@ -133,7 +133,7 @@ pub(crate) struct RunningSums {
 }
 
 impl RunningSums {
-    /// Those of a kernel's description.
+    /// Reads a kernel's description.
     pub(crate) fn of_kernel(kernel: &Kernel) -> Option<RunningSums> {
         let Some(Compute::Scan { axis }) = kernel.compute else { return None };
         let [x, out] = kernel.buffer_types()?.try_into().ok()?;
@@ -149,15 +149,15 @@ pub(crate) fn of_chunks(x: &BufferType, axis: usize) -> Option<BufferType> {
     Some(BufferType { elem: computed(x.elem), strides: row_major(&shape), shape })
 }
 
-/// A point of a grid: an index for each axis, but for one, along which there are tiles.
+/// A grid point: one index per axis, except along `axis`, which is divided into tiles.
 struct Places {
     at: Vec<Value>,
     axis: usize,
 }
 
 impl Places {
-    /// The points of a buffer; along the axis, tiles of so many: the number of this one, where it
-    /// begins, its extent.
+    /// A grid over a buffer with tiles of `step` elements along `axis`. Also returns the number,
+    /// start and extent of the tile.
     fn new(kb: &mut KernelBuilder, b: &BufferType, axis: usize, step: i64) -> (Places, Value, Value, Extent) {
         let (mut at, mut along) = (Vec::new(), None);
         for (i, extent) in b.shape.iter().enumerate() {
@@ -175,7 +175,7 @@ impl Places {
         (Places { at, axis }, point, start, length)
     }
 
-    /// The indices with another one along the axis.
+    /// The indices with `along` for the tiled axis.
     fn with(&self, along: Value) -> Vec<Value> {
         let mut at = self.at.clone();
         if let Some(own) = at.get_mut(self.axis) {
@@ -185,8 +185,8 @@ impl Places {
     }
 }
 
-/// Elements of a row, each spread over the rows of a tile, where they come before the tile's own;
-/// elsewhere 0.
+/// Broadcasts a row over the rows of a tile and zeroes the elements that do not count: those whose
+/// position does not compare by `op` with the position of the tile's row.
 fn those_before(
     kb: &mut KernelBuilder,
     op: CmpOp,
@@ -196,7 +196,7 @@ fn those_before(
 ) -> Value {
     let elem = kb.ty(row).elem().unwrap_or(Elem::F32);
     let full = Type::Tile(KernelBuilder::tile_type(elem, rows, cols));
-    // Spread at once, so that all work is in one place.
+    // Broadcast first, so that all later operations are on tiles of the same shape.
     let row = if *kb.ty(row) == full { row } else { kb.value(Op::Copy, vec![row], full) };
     let own_at = kb.iota(0, own, Elem::I32, rows, ONE);
     let other_at = kb.iota(1, other, Elem::I32, ONE, cols);
@@ -216,7 +216,7 @@ pub(crate) fn totals(name: &str, x: &BufferType, axis: usize, totals: &BufferTyp
     simplified(kb.finish())
 }
 
-/// The kernel that writes the sum of all totals before each chunk's to `offsets`.
+/// The kernel that writes, for each chunk, the sum of the totals of all chunks before it.
 pub(crate) fn offsets(name: &str, totals: &BufferType, axis: usize) -> Kernel {
     let mut kb = KernelBuilder::new(name);
     let (from, to) = (kb.buffer(totals.clone(), ParamMode::In), kb.buffer(totals.clone(), ParamMode::Out));
@@ -236,8 +236,8 @@ pub(crate) fn offsets(name: &str, totals: &BufferType, axis: usize) -> Kernel {
     simplified(kb.finish())
 }
 
-/// The kernel that writes the running sums of `x`, from those of its chunks and their offsets, to
-/// `out`.
+/// The kernel that writes the running sums of `x` to `out`: the running sums within each chunk plus
+/// the chunk's offset.
 pub(crate) fn chunks(name: &str, x: &BufferType, axis: usize, offsets: &BufferType, out: &BufferType) -> Kernel {
     let mut kb = KernelBuilder::new(name);
     let (from, before) = (kb.buffer(x.clone(), ParamMode::In), kb.buffer(offsets.clone(), ParamMode::In));

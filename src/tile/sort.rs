@@ -1,43 +1,43 @@
-//! Kernels that order the elements of an axis: the indices of the first ones, or of all.
+//! Kernels that sort along an axis and write the indices of the first elements, or of all.
 //!
 //! ```text
-//! few:  grid (axes before..)
-//!   for each 64 elements whose best comes before the last one kept:  put each in its place among those kept
-//! all:  grid (axes before..)
+//! few:  grid (leading axes..)
+//!   for each 64 elements whose best comes before the last one kept:  insert each into the sorted list of kept ones
+//! all:  grid (leading axes..)
 //!   merge neighbouring runs of 1, 2, 4, .. indices, from one half of the scratch buffer to the other and back;  copy the first ones
 //! ```
 //!
-//! The axis is the last one here; views make it so. Equal elements keep the order of their indices,
-//! for an element is put, and one of a later run is taken, only before those that come after it for
-//! certain. A kernel has no form in vectors but for the best of 64 elements: it goes from element
-//! to element. Each index that it reads back is checked, which proves that it is one.
+//! The sorted axis is the last one; views arrange that. The sort is stable: an element moves ahead
+//! of one with a lower index only if it compares strictly before it, in the insertion and in the
+//! merge. Only the best of 64 elements is computed with vectors; all else is scalar. Each index
+//! read back from a buffer is bounds-checked, since the verifier could not prove it otherwise.
 //!
-//! A machine with many threads has other kernels for the same ([`ranks`], [`order`]). A kernel's
-//! direction and buffers are in its description ([`Order::of_kernel`]).
+//! GPUs use other kernels, which sort by rank counting ([`ranks`], [`order`]). A kernel's direction
+//! and buffers are in its description ([`Order::of_kernel`]).
 //!
 //! ```text
-//! ranks:  grid (axes before.., elements)    rank = how many elements come before this one        for each of the others: 1 or 0, added
-//! order:  grid (axes before.., places)      the element whose rank the place is                  for each rank: its index or 0, added
+//! ranks:  grid (leading axes.., elements)    rank = number of elements before this one         the sum over all others of 1 or 0
+//! order:  grid (leading axes.., positions)   the index of the element with this rank           the sum over all ranks of its index or 0
 //! ```
 //!
-//! That is n^2 comparisons instead of n log n, none of which waits for another: a GPU does some
-//! 10^13 comparisons a second (0.25 ms for 50,000 elements), while a thread that merges waits for
-//! memory half a microsecond at each step.
+//! That is n^2 comparisons instead of n log n, but they are independent: a GPU does some 10^13
+//! comparisons a second (0.25 ms for 50,000 elements), while a thread that merges waits half a
+//! microsecond for memory at each step.
 //!
 //! Top-k runs in two levels: the top k of each chunk, then the ranks of these candidates
 //! ([`ranks_in_chunks`], [`candidates`], then [`ranks`] of these, and [`chosen`]):
 //!
 //! ```text
-//! ranks in chunks:  grid (axes before.., chunks of 512, elements)    rank = how many elements of the chunk come before this one
-//! candidates:       grid (axes before.., chunks, places)             the element of the chunk whose rank the place is, and its index
-//! ranks:            grid (axes before.., candidates)                 as above
-//! chosen:           grid (axes before.., places)                     the index of the candidate whose rank the place is
+//! ranks in chunks:  grid (leading axes.., chunks of 512, elements)    rank = number of elements of the chunk before this one
+//! candidates:       grid (leading axes.., chunks, positions)          the value and index of the chunk's element with this rank
+//! ranks:            grid (leading axes.., candidates)                 as above
+//! chosen:           grid (leading axes.., positions)                  the index of the candidate with this rank
 //! ```
 //!
 //! For `k` of `n` that is `512 n + (k n / 512)^2` comparisons: 5 10^7 for 50 of 50,000, instead of
-//! 2.5 10^9. Candidates stand in the order of their chunks, and in a chunk by rank, so equal ones
-//! keep the order of their indices. A last chunk of fewer than `k` elements has candidates that do
-//! not exist: these have the least value there is and stand behind all others, so they come last.
+//! 2.5 10^9. Candidates are ordered by chunk, then by rank in the chunk, so equal ones keep the
+//! order of their indices. A last chunk of fewer than `k` elements is padded with candidates of the
+//! least value, which come after all others and so sort last.
 
 use super::loops::{branch, counted, repeated, truth};
 use super::{
@@ -46,14 +46,14 @@ use super::{
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::shape::{Dim, Elem};
 
-/// Up to this many first elements are kept in order while the others are read.
+/// The most elements that [`few`] keeps sorted while it reads the others.
 pub(crate) const FEW: i64 = 128;
-/// Elements that are compared with the last one kept at once.
+/// Elements whose best is compared with the last one kept.
 const CHUNK: i64 = 64;
-/// Columns of a tile that is copied.
+/// Columns of the tiles in which indices are initialised and copied.
 const COLS: i64 = 256;
 
-/// What the kernels share.
+/// The input of a kernel that sorts.
 struct Sort {
     x: Value,
     /// The index of the row along the leading axes.
@@ -80,13 +80,13 @@ impl Sort {
         kb.load_scalar(self.x, &self.at(&[i]))
     }
 
-    /// An index that is in bounds by construction, which is proved by looking.
+    /// An index that is in bounds by construction, checked at run time for the verifier.
     fn within(&self, kb: &mut KernelBuilder, i: Value, bound: &Dim) -> Value {
         let bound = kb.dim(bound);
         kb.check_index(i, bound, self.site)
     }
 
-    /// An index of the axis that was written to a buffer.
+    /// Reads an index along the axis from a buffer.
     fn index(&self, kb: &mut KernelBuilder, buffer: Value, places: &[Value]) -> Value {
         let i = kb.load_scalar(buffer, &self.at(places));
         let i = kb.to_index(i);
@@ -100,12 +100,12 @@ impl Sort {
         kb.store(buffer, &self.at(places), (None, None), tile);
     }
 
-    /// Does an element come before another one for certain? NaN is greater than every number.
+    /// Does `a` come strictly before `b`? NaN is greater than every number. For scalars.
     fn before(&self, kb: &mut KernelBuilder, a: Value, b: Value) -> Value {
         self.before_by(kb, a, b, &KernelBuilder::compare_scalars)
     }
 
-    /// The same of tiles, which are spread.
+    /// The same for tiles, which are broadcast.
     fn comes_before(&self, kb: &mut KernelBuilder, a: Value, b: Value) -> Value {
         self.before_by(kb, a, b, &KernelBuilder::compare)
     }
@@ -156,7 +156,7 @@ pub(super) fn few(name: &str, x: &BufferType, descending: bool, out: &BufferType
                 let last = sort.index(kb, kept, &[last]);
                 let last = sort.element(kb, last);
                 let before = sort.before(kb, best, last);
-                // Of a row with a NaN, the best is that.
+                // The best of a row with a NaN is NaN.
                 let nan = kb.compare_scalars(CmpOp::Ne, best, best);
                 if sort.elem.is_float() { kb.binary(BinaryOp::Or, before, nan) } else { before }
             },
@@ -183,8 +183,8 @@ pub(super) fn few(name: &str, x: &BufferType, descending: bool, out: &BufferType
     Some(kb.finish())
 }
 
-/// Puts an element in its place among the `filled` first ones that are kept; what is after the last
-/// place is dropped.
+/// Inserts an element into the sorted list of `filled` kept ones; if the list is full, its last
+/// element is dropped.
 fn insert(kb: &mut KernelBuilder, sort: &Sort, kept: Value, count: &Dim, i: Value, filled: Value) {
     let new = sort.element(kb, i);
     let (zero, most) = (kb.index(0), kb.dim(count));
@@ -283,8 +283,8 @@ pub(super) fn all(
     Some(kb.finish())
 }
 
-/// Merges each two neighbouring runs of `width` indices from one half of the scratch buffer into
-/// one run of the other.
+/// Merges each pair of neighbouring runs of `width` indices in one half of the scratch buffer into
+/// one run in the other.
 fn merge_all(kb: &mut KernelBuilder, sort: &Sort, halves: Value, (from, to): (Value, Value), width: Value) {
     let (zero, end) = (kb.index(0), kb.dim(&sort.length));
     repeated(
@@ -347,18 +347,17 @@ fn merge_all(kb: &mut KernelBuilder, sort: &Sort, halves: Value, (from, to): (Va
 /// The operands of a sort.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    /// The elements.
     pub(crate) x: BufferType,
-    /// The scratch buffer for indices, if it has one.
+    /// The scratch buffer of a merge sort.
     pub(crate) room: Option<BufferType>,
-    /// The indices of the first ones.
+    /// The indices of the first elements.
     pub(crate) out: BufferType,
-    /// Do greater ones come first?
+    /// Do greater elements come first?
     pub(crate) descending: bool,
 }
 
 impl Order {
-    /// That of a kernel's description.
+    /// Reads a kernel's description.
     pub(crate) fn of_kernel(kernel: &Kernel) -> Option<Order> {
         let Some(Compute::Sort { descending, .. }) = kernel.compute else { return None };
         let mut types = kernel.buffer_types()?;
@@ -367,13 +366,13 @@ impl Order {
     }
 }
 
-/// Elements, or places, of a grid point of [`ranks`] and [`order`], which all read the same others,
-/// and how many of those are gone through at a time.
+/// Elements or positions per grid point of [`ranks`] and [`order`], and how many of the other
+/// elements are compared with them at a time.
 const OWN: i64 = 8;
 const OTHERS: i64 = 512;
 
-/// A sum for each of [`OWN`] things along an axis, over what `term` gives of tiles of all others:
-/// the sums, and where the things begin.
+/// For each of [`OWN`] items along an axis, the sum of `term` over all others, tile by tile.
+/// Returns the sums and the index of the first item.
 fn sums(
     kb: &mut KernelBuilder,
     (own, all): (&Dim, &Dim),
@@ -395,8 +394,8 @@ fn sums(
     (sums[0], start)
 }
 
-/// The kernel that writes for each element of each row of `x` how many come before it to
-/// `[.., 0, i]` of `ranks`.
+/// The kernel that writes the rank of each element of each row of `x`, the number of elements
+/// before it, to `[.., 0, i]` of `ranks`.
 pub(crate) fn ranks(name: &str, x: &BufferType, descending: bool, ranks: &BufferType) -> Option<Kernel> {
     let mut kb = KernelBuilder::new(name);
     let sort = Sort::new(&mut kb, x, descending, 0)?;
@@ -412,16 +411,16 @@ pub(crate) fn ranks(name: &str, x: &BufferType, descending: bool, ranks: &Buffer
     Some(simplified(kb.finish()))
 }
 
-/// Elements of a chunk of which the first few are candidates.
+/// Elements of a chunk, the first of which are candidates for top-k.
 pub(crate) const CANDIDATES_OF: i64 = 512;
 
-/// The chunks of a row of elements.
+/// Number of chunks in a row of `length` elements.
 pub(crate) fn chunks(length: &Dim) -> Option<Dim> {
     length.ceil_div(&CANDIDATES_OF.into())
 }
 
-/// 1 for each element of a tile that comes before that of the row, 0 for others: for a sum, its
-/// rank.
+/// For each of `own`, 1 where an element of `other` comes before it, and 0 elsewhere: the sum is
+/// its rank. Ties are broken by index.
 fn come_before(
     kb: &mut KernelBuilder,
     sort: &Sort,
@@ -429,7 +428,7 @@ fn come_before(
     (other, j, cols): (Value, Value, Extent),
 ) -> Value {
     let one = Extent::Static(1);
-    // Spread at once, so that all work is in one place.
+    // Broadcast first, so that all later operations are on tiles of the same shape.
     let full = Type::Tile(KernelBuilder::tile_type(computed(sort.elem), rows, cols));
     let [own, other] =
         [own, other].map(|x| if *kb.ty(x) == full { x } else { kb.value(Op::Copy, vec![x], full.clone()) });
@@ -443,8 +442,8 @@ fn come_before(
     kb.select(first, yes, equal)
 }
 
-/// The kernel that writes for each element of each row of `x` how many of its chunk come before it
-/// to `[.., 0, i]` of `ranks`.
+/// The kernel that writes the rank of each element of each row of `x` within its chunk to
+/// `[.., 0, i]` of `ranks`.
 pub(crate) fn ranks_in_chunks(name: &str, x: &BufferType, ranks: &BufferType) -> Option<Kernel> {
     let mut kb = KernelBuilder::new(name);
     let sort = Sort::new(&mut kb, x, true, 0)?;
@@ -454,7 +453,7 @@ pub(crate) fn ranks_in_chunks(name: &str, x: &BufferType, ranks: &BufferType) ->
     let group = kb.grid_axis(&CANDIDATES_OF.into(), OWN);
     let from = kb.times(chunk, CANDIDATES_OF);
     let cols = kb.extent_at(&sort.length, from, CANDIDATES_OF);
-    // Where the last chunk is shorter, groups beyond its end have no elements.
+    // If the last chunk is shorter, groups beyond its end have no elements.
     let (within, end) = (kb.times(group, OWN), kb.dim(&sort.length));
     let start = kb.index_binary(BinaryOp::Add, from, within);
     let start = kb.index_binary(BinaryOp::Min, start, end);
@@ -469,8 +468,8 @@ pub(crate) fn ranks_in_chunks(name: &str, x: &BufferType, ranks: &BufferType) ->
     Some(simplified(kb.finish()))
 }
 
-/// The kernel that writes the first elements of each chunk of each row of `x`, in order of their
-/// ranks, to `values`, and where they are to `indices`, both `[.., chunks, places]`.
+/// The kernel that writes the first elements of each chunk of each row of `x`, ordered by rank, to
+/// `values`, and their indices to `indices`, both `[.., chunks, positions]`.
 pub(crate) fn candidates(
     name: &str,
     x: &BufferType,
@@ -521,7 +520,8 @@ pub(crate) fn order(name: &str, ranks: &BufferType, out: &BufferType) -> Option<
     picked(kb, (from, ranks), None, out)
 }
 
-/// The kernel that writes what has the ranks 0, 1, ..: its place, or what `indices` has there.
+/// The kernel that writes, for the ranks 0, 1, .., the position of the element with this rank, or
+/// the value of `indices` at that position.
 fn picked(
     mut kb: KernelBuilder,
     (from, ranks): (Value, &BufferType),

@@ -7,7 +7,7 @@
 use super::{BufferType, Compute, Extent, Kernel, KernelBuilder, ParamMode, Value, View, tile_size};
 use crate::shape::Dim;
 
-/// Rows and columns of a tile of elementwise work.
+/// Maximum rows and columns of a tile of elementwise work.
 pub(crate) const ELEMENTWISE: [i64; 2] = [16, 256];
 
 /// The role of an axis of the iteration space in a tile.
@@ -82,8 +82,8 @@ impl Position {
 }
 
 /// The axis for the rows of tiles, with columns along the last axis: the one along which most
-/// operands and results are contiguous, so that a tile has several elements of each cache line; if
-/// there is none, or several, the last of them. `strides` has a list per view. Views that are
+/// operands and results are contiguous, so that a tile has several elements of each cache line; on
+/// a tie, or if no axis is contiguous, the last one. `strides` has a list per view. Views that are
 /// constant along columns are not counted: they are read once.
 pub(crate) fn rows_axis(shape: &[Dim], strides: &[Vec<Dim>]) -> Option<usize> {
     let last = shape.len().checked_sub(1)?;
@@ -95,10 +95,10 @@ pub(crate) fn rows_axis(shape: &[Dim], strides: &[Vec<Dim>]) -> Option<usize> {
     (0..last).max_by_key(|axis| dense(*axis))
 }
 
-/// Merges adjacent axes of an iteration space where every view permits it, and drops axes of extent
-/// 1. `strides` has a list per view, over the same axes as `shape`; `fixed` axes are neither merged
-///    nor dropped. Returns the new shape and, for each old axis, the new one; `None` for merged and
-///    dropped axes.
+/// Merges adjacent axes of an iteration space where every view permits it, and drops axes with a
+/// single element. `strides` has a list per view, over the same axes as `shape`; `fixed` axes are
+/// neither merged nor dropped. Returns the new shape and, for each old axis, the new one; `None`
+/// for merged and dropped axes.
 pub(crate) fn merge_axes(
     shape: &mut Vec<Dim>,
     strides: &mut [Vec<Dim>],

@@ -91,7 +91,7 @@ pub enum Pitch {
     #[default]
     Aligned,
     /// GPU: an odd number of elements, so that the elements of a column are in different banks of
-    /// shared memory, like those of a row.
+    /// shared memory, as are the elements of a row.
     Padded,
 }
 

@@ -47,7 +47,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// What happens to the delimiters of a text.
+/// The treatment of delimiters when a text is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Divider {
     Removed,
@@ -275,7 +275,7 @@ fn divided(piece: &Range<usize>, found: &[Range<usize>], between: bool, divider:
 
 /// Number of bytes that are not visible Latin-1 characters.
 const HIDDEN: usize = 68;
-/// Those bytes, in order: they are represented by the characters starting at U+0100.
+/// The hidden bytes, in order: they are represented by the characters starting at U+0100.
 const HIDDEN_BYTES: [u8; HIDDEN] = {
     let mut bytes = [0; HIDDEN];
     let (mut byte, mut at) = (0u8, 0);

@@ -166,7 +166,16 @@ fn planted_sentences_are_found() {
     for sentence in found {
         assert_eq!(lines(&format!("let a = 1; // {sentence}\n"), "//"), [1], "{sentence}");
     }
-    for sentence in ["there is no block", "it is no longer than `n`", "What is a lane?", "no memory is needed"] {
+    let plain = [
+        "there is no block",
+        "it is no longer than `n`",
+        "What is a lane?",
+        "no memory is needed",
+        "Does it fit in a register?",
+        "What to list",
+        "What to write: text or JSON",
+    ];
+    for sentence in plain {
         assert!(lines(&format!("//! {sentence}\n"), "//").is_empty(), "{sentence}");
     }
     let text = "/// Fine.\nlet q: &'a char = &'\"'; // so many\nf(\"a\\\"\\\nis no b\", r#\"\"\nwhoever\"#);\n/* fine\n abreast */";

@@ -220,7 +220,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "%c, %d}, [%at]",
         "%c, %d}, [%at+8]",
-        "operand a: the address is 8 more than a multiple of 16, 16 bytes are accessed",
+        "operand a: the address is 8 more than a multiple of 16, but 16 bytes are accessed",
     ),
     ("[tile+4]", "[tile+6]", "operand a: the address is 2 more than a multiple of 4, 4 bytes are accessed"),
     (

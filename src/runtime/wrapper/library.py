@@ -59,7 +59,8 @@ class _Library:
             raise AttncError("%s has ABI %d, but this file is for ABI %d" % (path, version, _ABI_VERSION))
         addresses = (ctypes.c_void_p * len(_TABLE)).from_address(table + ctypes.sizeof(_U64))
         for name, (result, arguments) in _FUNCTIONS.items():
-            # Functions for Python need the GIL, and may set an exception; python_call itself releases the GIL.
+            # Functions for Python need the GIL, and may set an exception; python_call itself
+            # releases the GIL.
             kind = ctypes.PYFUNCTYPE if name.startswith("python_") else ctypes.CFUNCTYPE
             setattr(self, name, kind(result, *arguments)(addresses[_TABLE.index(name)]))
         self.call = self.python_call if sys.implementation.name == "cpython" else self.call_taps

@@ -183,7 +183,8 @@ class _Prepared:
         return function(handle, *self.given), made
 
 
-# Sampling arguments with their defaults in stream(), which leave the model's distribution unchanged.
+# Sampling arguments with their defaults in stream(), which leave the model's distribution
+# unchanged.
 _CHOICES = {"temperature": 1.0, "top_k": 0x7FFFFFFF, "top_p": 1.0, "penalty": 1.0, "seed": 0}
 
 

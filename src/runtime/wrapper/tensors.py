@@ -169,7 +169,8 @@ def _of_value(value, declared, name, stream=None):
             value = np.asarray(value)
         except (TypeError, ValueError) as error:
             raise AttncValueError("%s: %s" % (name, error)) from None
-        # Python numbers have no width: floats take the declared type. Integers keep theirs and are checked.
+        # Python numbers have no width: floats take the declared type. Integers keep theirs and are
+        # checked.
         if bare and declared in ("f32", "f16") and value.dtype.kind in "if":
             value = value.astype(_dtype(declared))
     return _of_array(np.asarray(value), declared, name)

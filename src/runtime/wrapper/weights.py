@@ -39,7 +39,8 @@ def _weights_file(weights):
         if not isinstance(name, str):
             raise AttncValueError("weights: expected names of tensors, found %r" % (name,))
     stored = [(name, _stored(name, value, types)) for name, value in weights.items()]
-    # The widest elements come first, so that all are aligned, and the library need not copy them again.
+    # The widest elements come first, so that all are aligned, and the library need not copy them
+    # again.
     stored.sort(key=lambda one: -one[1][3])
     for name, (kind, shape, data, _) in stored:
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + data.nbytes]}

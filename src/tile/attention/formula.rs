@@ -1,14 +1,14 @@
-//! Writes the operands of an attention's scores: literals, buffers, and formulas over positions.
+//! Generates the operands of an attention's scores: literals, buffers, formulas over positions.
 //!
-//! In: a formula of a description. Out: its operations for any tile of scores, in whatever layout the
-//! kernel has them. What this must not know: which keys a formula hides.
+//! In: a formula of a description. Out: its operations for a tile of scores, in the layout that the
+//! kernel uses. This must not know which keys a formula hides.
 
 use crate::shape::Elem;
 use crate::tile::description::{Formula, Node};
 use crate::tile::{KernelBuilder, Value};
 
 impl Formula {
-    /// Writes it as a scalar; `None` where it is computed for each score.
+    /// Generates it as a scalar; `None` if it has to be computed for each score.
     pub(crate) fn scalar(&self, kb: &mut KernelBuilder) -> Option<Value> {
         match self.leaf()? {
             Node::Buffer(n) => {
@@ -21,8 +21,8 @@ impl Formula {
         }
     }
 
-    /// Writes it for a tile; `position` writes the position along an axis, `load` what is read of a
-    /// buffer over the axes of the scores.
+    /// Generates it for a tile. `position` generates the positions along an axis, `load` the
+    /// elements of a buffer that has the axes of the scores.
     pub(crate) fn write(
         &self,
         kb: &mut KernelBuilder,

@@ -46,7 +46,7 @@ impl WeightFormat {
 /// The format of packed weights, and the exceptions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WeightChoice {
-    /// What they are kept as.
+    /// The format of all weights that are not in `kept`.
     pub format: WeightFormat,
     /// Parameters that are not converted: names as in the IR, with `*` for the layers of an array.
     pub kept: BTreeSet<String>,

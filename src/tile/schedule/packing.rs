@@ -1,5 +1,5 @@
-//! Packs right operands of matmuls in the order in which they are read: panels `[batch.., P, K,
-//! NR]` of a view `[batch.., K, N]`, a panel for each NR columns (the width of the target's
+//! Packs right operands of matmuls in the order in which they are read: a view `[batch.., K, N]`
+//! becomes panels `[batch.., P, K, NR]`, one for each NR columns (the width of the target's
 //! register tile), the last one padded with zeros.
 //!
 //! In: views. Out: the layout of their panels, and the kernels that make them. There are two kinds:
@@ -173,10 +173,10 @@ impl Packing {
     }
 
     /// Reserves space for a view `[batch.., K, N]` of a parameter, or for several, `[K, N]` each,
-    /// one after another; with k indices in pairs if both `left` and the panels can be `bf16`.
-    /// `abreast` panels are interleaved if they are full `f32` panels, and the view is not packed
-    /// in another way already. `None` if it is better read directly, or if its offset is not a
-    /// constant.
+    /// one after another; with k indices in pairs if both `left` and the panels can be `bf16`. Full
+    /// `f32` panels are interleaved in groups (their number is the last argument), unless the view
+    /// is already packed in another way. `None` if it is better read directly, or if its offset is
+    /// not a constant.
     pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], left: Left, abreast: i64) -> Option<PackedWindow> {
         let ((param, window), others) = windows.split_first()?;
         // With several, none must be rounded more than its own format permits.

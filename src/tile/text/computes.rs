@@ -1,5 +1,5 @@
-//! Descriptions of kernels: a clause of the head, and for an attention the lines before its first
-//! block.
+//! Prints and parses descriptions of kernels: a clause of the head, and for an attention the lines
+//! before its first block.
 //!
 //! ```text
 //! kernel @cumsum.0(..) computes(scan, axis=1) {
@@ -17,8 +17,8 @@
 //! ^bb0:
 //! ```
 //!
-//! Operations on the scores stand in order. Each operand is a formula: the lines since the previous
-//! operand, the last of which is the result.
+//! Operations on the scores are in the order of their application. Each operand is a formula: the
+//! lines after the previous operand, the last of which is its result.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ use crate::table::{self, Attributes};
 use crate::tile::attention::{Attention, Formula, Locations, Node, ScoreOp, Step};
 use crate::tile::{Compute, Op, Type};
 
-/// The clause of a kernel's head.
+/// The argument of `computes(..)` in a kernel's head.
 pub(super) fn clause(compute: &Compute) -> String {
     match compute {
         Compute::Copy => "copy".to_string(),
@@ -69,7 +69,7 @@ pub(super) fn lines(compute: &Compute) -> Vec<(String, Option<Elem>, Loc)> {
 #[derive(Default)]
 struct Writer {
     lines: Vec<(String, Option<Elem>, Loc)>,
-    /// How many lines have names.
+    /// Number of lines with names (`%m0`, `%m1`, ..).
     named: usize,
 }
 
@@ -80,14 +80,14 @@ impl Writer {
         }
     }
 
-    /// A line after those of its operands.
+    /// Prints the operands' lines, then the line itself.
     fn line(&mut self, word: &str, operands: &[&Formula], loc: Loc) {
         let names: Vec<String> = operands.iter().map(|x| self.formula(x)).collect();
         let line = format!("{word} {}", names.join(", "));
         self.lines.push((line.trim_end().to_string(), None, loc));
     }
 
-    /// The lines of a formula; the name of its result.
+    /// Prints the lines of a formula and returns the name of its result.
     fn formula(&mut self, formula: &Formula) -> String {
         let first = self.named;
         for (node, loc) in formula.located() {
@@ -114,7 +114,7 @@ impl Writer {
     }
 }
 
-/// The description that a clause gives; `None` for an attention, whose lines follow.
+/// Parses a clause; `None` for an attention, whose description is in the lines that follow.
 pub(super) fn read_clause(args: &[Phrase], place: TextSpan) -> Read<Option<Compute>> {
     let named = |n: usize, name: &str| match args.get(n).and_then(read::named) {
         Some((own, [value])) if own == name => Ok(value),
@@ -145,7 +145,7 @@ pub(super) fn read_clause(args: &[Phrase], place: TextSpan) -> Read<Option<Compu
     }))
 }
 
-/// The description of an attention, by its lines; `loc` reads the location of one.
+/// Parses the lines of an attention's description; `loc` reads the location of a line.
 pub(super) fn read_attention<'a>(
     lines: impl Iterator<Item = &'a Statement>,
     place: TextSpan,
@@ -202,12 +202,12 @@ pub(super) fn read_attention<'a>(
 struct Reader {
     nodes: Vec<(Node, Loc)>,
     names: BTreeMap<String, usize>,
-    /// How many nodes belong to earlier operands.
+    /// Number of nodes of earlier operands.
     before: usize,
 }
 
 impl Reader {
-    /// The number of a node of the formula that is being read.
+    /// The index of a named node in the formula that is being parsed.
     fn number(&self, e: &Expr) -> Read<usize> {
         let name = form(read::value(e))?;
         match self.names.get(name).and_then(|n| n.checked_sub(self.before)) {
@@ -216,7 +216,7 @@ impl Reader {
         }
     }
 
-    /// The formula that ends with a line.
+    /// The formula whose result is the named line; the next operand begins after it.
     fn operand(&mut self, p: &Phrase) -> Read<Formula> {
         let end = self.before + self.number(form(read::single(p))?)? + 1;
         let mut formula = Formula::default();

@@ -24,7 +24,7 @@ use crate::tile::{
 const TYPE_COLUMN: usize = 44;
 const LOC_COLUMN: usize = 88;
 
-/// What a line belongs to.
+/// The part of a module that a line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The module itself.
@@ -38,7 +38,7 @@ pub enum Owner {
 /// A thing in a module that an error can refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
-    /// What it belongs to.
+    /// The part of the module that it belongs to.
     pub owner: Owner,
     /// The thing.
     pub at: At,

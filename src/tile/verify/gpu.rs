@@ -162,7 +162,7 @@ impl Checker<'_, '_> {
                         wrong(format!("makes `@fragment({})`", layout.name()));
                     }
                 }
-                // Whether any row satisfies something is evaluated by all warps together.
+                // A reduction by `any` along columns is evaluated by all warps together.
                 let asks = matches!(data.op, Op::Reduce { kind: ReduceKind::Any, .. });
                 let first = data.operands.first().and_then(|v| self.body.ty(*v).any_tile());
                 let of_rows = asks && first.is_some_and(|t| t.space == Space::Fragment(Fragment::Row));
@@ -192,7 +192,7 @@ impl Checker<'_, '_> {
                 wrong("does not stand in a kernel scheduled for a GPU".into())
             }
             Op::Gpu(op) => self.gpu(block, i, op),
-            // Those of other kernels and of plans are refused before.
+            // Operations of other kernels and of plans were rejected before.
             Op::Const(_)
             | Op::DimValue(_)
             | Op::LoadScalar

@@ -4,7 +4,7 @@
 //! found, each with the thing it is about; [`Errors`] prints them under the lines of the module's
 //! text.
 //!
-//! # What is checked, in this order
+//! # Checks, in this order
 //!
 //! For the module:
 //! 1. Kernels have unique names; so have plans, plain and tapped ones separately. Parameters have
@@ -27,7 +27,7 @@
 //!    scalars of `bool`.
 //! 8. Operations occur only where the table permits. Dimensions use only the symbols of the kernel
 //!    or plan.
-//! 9. Sites are those of the module. Kernels do not write `in` parameters, nor read `out`
+//! 9. Sites exist in the module. Kernels do not write `in` parameters, nor read `out`
 //!    parameters.
 //!
 //! For unscheduled kernels (`cpu`):
@@ -43,12 +43,12 @@
 //! 13. Operands of `dot` are in scratch or windows; result and accumulator (which may be a scalar)
 //!     are in scratch, possibly at the same offset, and the result does not overlap the other
 //!     operands. It has a mode that its CPU has and its operands permit (`tile::dot`). Operand and
-//!     result of `transpose` are in scratch and do not overlap; those of `pair_rows` are in
-//!     scratch.
+//!     result of `transpose` are in scratch and do not overlap; operand and result of `pair_rows`
+//!     are in scratch.
 //! 14. Scratch tiles are inside scratch, aligned to 64 bytes. Two that are live at the same time do
-//!     not overlap. A result overlaps an operand only if both have the same offset and extents,
-//!     those of the run; `pair_rows`, which writes a pair after reading its rows, may have one more
-//!     row. Padded rows are for GPUs, and only for tiles that runs define and use.
+//!     not overlap. A result overlaps an operand only if both have the same offset and the
+//!     extents of the run; `pair_rows`, which writes a pair after reading its rows, may have one
+//!     more row. Padded rows are for GPUs, and only for tiles that runs define and use.
 //! 15. A window is of a buffer that the kernel does not write; so are results of `load_scaled` and
 //!     `load_pairs`.
 //! 16. Operands in place that are narrower than their computation type (`bf16` windows,
@@ -82,7 +82,7 @@
 //! 21. Launches name a kernel of the module and pass its parameters: buffers of the same types,
 //!     indices; the plan has the kernel's symbols. Buffers that a kernel of fragments copies in
 //!     16-byte chunks, or writes in pairs, are aligned to that (`tile::alignment`). Slots and taps
-//!     are those of the plan, parameters are those of the module with this type.
+//!     belong to the plan, parameters to the module and have its type.
 //! 22. A module with a packed area has one plan that prepares it, which has neither dimensions nor
 //!     arguments, results, taps and slots. A plan's buffers in the packed area are inside of it,
 //!     aligned to 64 bytes, with constant strides; they are written only in the preparing plan, and
@@ -117,16 +117,16 @@
 //!     architecture, with no more warps and no more scratch, and receive what rule 21 requires.
 //!     Rules 9 and 25 hold for its buffers, through views: it does not write `in` parameters.
 //!
-//! What cannot be proved is rejected. A plan can make it provable by `check_index`, which is an
-//! error of the call if it fails: its checks on dimensions before its first launch are assumed in
-//! its kernels too, and its checks on a dimension right after that is bound, before the next
-//! launch, in kernels that use it.
+//! A module is rejected if a rule cannot be proved. A plan can make a rule provable with
+//! `check_index`, which fails the call at run time: its checks on dimensions before its first
+//! launch are assumed in its kernels too, and its checks on a dimension right after that is bound,
+//! before the next launch, in kernels that use it.
 //!
-//! # What is not checked
+//! # Not checked
 //!
-//! That grid points write different elements, and that a launch does not read what it writes (races
-//! inside of buffers); that memory is initialised before it is read (the interpreter checks it);
-//! that loops terminate. Accesses of kernels of fragments, which omit elements out of bounds,
+//! Races inside buffers: that grid points write different elements, and that a launch does not read
+//! elements that it writes; that memory is initialised before it is read (the interpreter checks
+//! it); that loops terminate. Accesses of kernels of fragments, which omit elements out of bounds,
 //! before the first element of an axis or beyond the last.
 
 mod body;

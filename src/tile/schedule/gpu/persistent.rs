@@ -315,7 +315,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The kernel, or the reason why there is none.
+    /// The kernel, or the reason why it cannot be made.
     fn make(mut self) -> Made<Outlined> {
         let body = &self.plan.body;
         let cfg = body.cfg();

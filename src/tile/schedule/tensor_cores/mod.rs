@@ -21,9 +21,9 @@
 //! # Numerics
 //!
 //! Products of 16-bit floats are exact; sums are `f32`, over all of K, in the hardware's order,
-//! which may drop bits below those of the largest term that it adds at a time. So the error of an
-//! element is at most `K 2^-23` times the sum of the magnitudes of its products. With `tf32`, `f32`
-//! operands are first rounded to 11 significant bits, ties away from zero, which adds at most
+//! which may drop bits below the precision of the largest term that it adds at a time. So the error
+//! of an element is at most `K 2^-23` times the sum of the magnitudes of its products. With `tf32`,
+//! `f32` operands are first rounded to 11 significant bits, ties away from zero, which adds at most
 //! `2^-10 (1 + 2^-12)` times that sum. Integers are multiplied exactly, and the sum over a group by
 //! its scale, which rounds once per group. Attention's softmax is `f32`, powers of 2 have a
 //! relative error of 2.5 * 2^-23; weights are rounded to 16 bits before the division by their sum,

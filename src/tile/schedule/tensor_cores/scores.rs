@@ -13,12 +13,12 @@
 //! A weight is `2^(s f - b)` with `b` = `m f` rounded, one FMA before the power: the difference is
 //! exact except for its own rounding. The base differs from `m f` by up to half a unit in its last
 //! place, so all weights of a row share the factor `2^(m f - b)`. It also occurs in the weighted
-//! values and in the sum by which they are divided, because earlier weights are rescaled by `2^(b'
-//! - b)`, the exact difference of the bases, which is exactly 1 while the maximum is unchanged. So
-//!   it cancels, as long as it is in range. From [`LARGE`] on it would not be, and is not needed:
-//!   scores below the maximum are then so far below that it only matters that they are less, and
-//!   `f` is 1, with `b` = `m`. A mask value of `-1e30`, in a row where all keys have it, is an
-//!   ordinary maximum.
+//! values and in the sum by which they are divided, because earlier weights are rescaled by
+//! `2^(b' - b)`, the exact difference of the bases, which is exactly 1 while the maximum is
+//! unchanged. So it cancels, as long as it is in range. From [`LARGE`] on it would not be, and is
+//! not needed: scores below the maximum are then so far below that it only matters that they are
+//! less, and `f` is 1, with `b` = `m`. A mask value of `-1e30`, in a row where all keys have it, is
+//! an ordinary maximum.
 //!
 //! Maxima start at the lowest finite number: relative to it, `-inf`, the score of a masked key in a
 //! row that has seen nothing, has weight 0.
@@ -81,7 +81,7 @@ pub(super) enum Masks {
     All,
     /// All but the causal one: it masks nothing, and the tile is full.
     NotCausal,
-    /// Those before a mask: it and the following ones mask nothing, and the tile is full.
+    /// Only the masks before this step: it and later ones mask nothing, and the tile is full.
     Before(usize),
 }
 
@@ -207,7 +207,7 @@ impl Scores<'_> {
     }
 
     /// The formula masks, for tiles of `queries` queries, with the position of the first of them;
-    /// `None` if there are none. Data that differs between queries is read only if `reads`.
+    /// `None` if no mask is a formula. Data that differs between queries is read only if `reads`.
     pub(super) fn hiding(&self, kb: &mut KernelBuilder, reads: bool) -> Option<(Hiding<'_>, usize)> {
         let steps = &self.attention.steps;
         let from = first_hiding(steps.iter())?;

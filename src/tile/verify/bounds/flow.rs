@@ -38,7 +38,7 @@ struct Counter {
     before: Atom,
 }
 
-/// What is known so far about a body's indices.
+/// Facts known so far about a body's indices.
 pub(super) struct Flow<'a> {
     pub(super) body: &'a Body,
     pub(super) cfg: Cfg<Block>,
@@ -188,8 +188,8 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Processes the end of a block. The loop of a header iterates while its condition holds, `rest
-    /// - c * turns >= 0`; so it held in the previous iteration, or there was none.
+    /// Processes the end of a block. The loop of a header iterates while its condition holds,
+    /// `rest - c * turns >= 0`, so it held in the previous iteration, unless this is the first.
     pub(super) fn leave(&mut self, b: Block) {
         let Terminator::BrIf { condition, then, otherwise } = &self.body.block(b).terminator else { return };
         let own: Vec<(Atom, Atom)> =
@@ -226,8 +226,8 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Looks ahead in a block that is a loop by itself: what its end says about its counters holds
-    /// from its start. Not if it contains checks, whose facts would be assumed too early.
+    /// Looks ahead in a block that is a loop by itself: facts about its counters that hold at its
+    /// end hold from its start. Skips blocks with checks, whose facts would be assumed too early.
     pub(super) fn foresee(&mut self, b: Block) {
         let data = self.body.block(b);
         let goes_round = data.terminator.targets().iter().any(|c| c.block == b);
@@ -298,8 +298,8 @@ impl<'a> Flow<'a> {
     }
 
     /// Upper bound on the iterations of a loop in which `v` changes by a step in the range `steps`:
-    /// if each path around tests it, or it plus a constant, against something, it exceeds that by
-    /// at most a step, and does not wrap.
+    /// if each path around the loop compares `v`, or `v` plus a constant, with a limit, `v` exceeds
+    /// the limit by at most a step, and does not wrap.
     fn rounds(&mut self, header: Block, v: Value, steps: (i128, i128), from: &[Block], start: &Poly) -> i128 {
         let mut most = self.prover.most(start);
         let back = from.iter().filter(|p| self.cfg.dominates(header, **p)).copied().collect::<Vec<Block>>();
@@ -310,8 +310,7 @@ impl<'a> Flow<'a> {
             most = most.max(limit);
         }
         let most = most.saturating_add(steps.1.abs());
-        // Counting upwards from 0 it reaches the limit, otherwise it may go from one side of 0 to
-        // the other.
+        // Counting up from at least 0 it reaches the limit; otherwise it may cross 0.
         let way = if steps.0 > 0 && self.prover.plain(start) { most } else { most.saturating_mul(2) };
         if most > MAX_COUNTER { i128::MAX } else { way / steps.0.abs().max(1) + 1 }
     }
