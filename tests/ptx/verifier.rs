@@ -222,7 +222,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "%c, %d}, [%at+8]",
         "operand a: the address is 8 more than a multiple of 16, but 16 bytes are accessed",
     ),
-    ("[tile+4]", "[tile+6]", "operand a: the address is 2 more than a multiple of 4, 4 bytes are accessed"),
+    ("[tile+4]", "[tile+6]", "operand a: the address is 2 more than a multiple of 4, but 4 bytes are accessed"),
     (
         "mad.lo.u32 %tile, %lane, 4, %tile",
         "mad.lo.u32 %tile, %lane, 4, %tile;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%bits}, [%tile]",
