@@ -576,7 +576,7 @@ mod tests {
                 f.add_block_arg(entry, Type::Index);
             }),
             ("no block", |f| f.layout.clear()),
-            ("stands elsewhere too", |f| {
+            ("does not exist, or is in two blocks", |f| {
                 let entry = f.entry();
                 let i = f.block(entry).insts[0];
                 f.block_mut(entry).insts.push(i);

@@ -450,7 +450,7 @@ fn a_variable_of_another_type_is_another_variable() {
     one_error("an argument", &function(x, "x = x.T @ x\n    x"), "declare another one with its name: `let x = ..`");
     let both = "(x: f32[S, D], c: bool) -> f32[S, D]";
     let inside = function(both, "let q = x\n    if c {\n        q = q.T\n    }\n    q");
-    one_error_in_words("in a block", &inside, "give this value a name of its own");
+    one_error_in_words("in a block", &inside, "give this value another name");
 }
 
 #[test]

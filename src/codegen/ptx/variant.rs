@@ -154,6 +154,6 @@ mod tests {
         let want = [axis(Expr::constant(48), Expr::constant(0), 32), axis(Expr::symbol(0), Expr::constant(128), 8)];
         assert_eq!(map.axes, want);
         let unknown = KernelInfo { symbols: Vec::new(), ..info };
-        assert!(kernel(&unknown).unwrap_err().contains("the dimension S"));
+        assert!(kernel(&unknown).unwrap_err().contains("dimension S"));
     }
 }

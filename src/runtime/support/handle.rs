@@ -81,9 +81,7 @@ fn text_of(e: &Error) -> CText {
 /// The message for a handle that is locked by another call.
 fn text_of_refused(refused: Refused) -> &'static [u8] {
     match refused {
-        Refused::Nested => {
-            b"this thread is in a call of this session: a signal handler cannot use it\0"
-        }
+        Refused::Nested => b"this thread is in a call of this session: a signal handler cannot use it\0",
         Refused::Forked => {
             b"another thread was in a call of this session when this process was forked: open a new one\0"
         }

@@ -342,8 +342,7 @@ unsafe fn execute(
     };
     let sent = send();
     // SAFETY: `words` has this size; waited for below.
-    let report =
-        unsafe { on.queue.copy_out(words.as_mut_ptr().cast(), on.fault, fault::BYTES, "the error report") };
+    let report = unsafe { on.queue.copy_out(words.as_mut_ptr().cast(), on.fault, fault::BYTES, "the error report") };
     // Even after a failure, work queued earlier may still access the caller's memory.
     let waited = on.queue.wait("the call");
     let finished = sent.and(report).and(waited);
