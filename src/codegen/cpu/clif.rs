@@ -93,7 +93,7 @@ pub fn read(text: &str, arch: Arch) -> Result<Vec<Named>, ClifError> {
 /// An error message for a panic of Cranelift.
 fn panicked(part: &str, panic: &str) -> String {
     let panic = panic.strip_prefix("internal error: ").unwrap_or(panic);
-    format!("Cranelift's {part} panicked: {panic}")
+    format!("Cranelift's {part} does not support this text: {panic}")
 }
 
 /// Adds up the largest numbers of entities, function by function.

@@ -2,7 +2,7 @@
 //!
 //! In: any routine. Out: all errors, each with its location.
 //!
-//! # What is checked, in this order
+//! # Checks, in this order
 //!
 //! 1. Vectors have a power of two of lanes, 1 to 64.
 //! 2. Parameters are scalars, indices and addresses, all different.
@@ -11,7 +11,7 @@
 //! 4. Values have a type that exists; lanes are one, or as many as the routine's vectors have.
 //! 5. Operands and result fit the operation (`rules`), constants their type.
 //!
-//! # What is not checked
+//! # Not checked
 //!
 //! That accesses lie in memory that the routine may touch (what made it has proved that of its
 //! tiles; the interpreter checks each), and that loops end.
