@@ -47,7 +47,7 @@ fn a_leaky_relu_of_scores_is_no_mask() {
     assert!(said.contains("a function of them, not a mask") && !said.contains("hidden scores"), "{said}");
     let other = attention("f32[S, T]", &format!("{CAUSAL}  %19 = where %11, %10, %3 : f32[S, T]"));
     let (_, said) = crate::passes::run(&crate::passes::canonical(&other), Some(&list), &options);
-    assert!(said.contains("what takes the place of hidden scores is a tensor"), "{said}");
+    assert!(said.contains("hidden scores are replaced by a tensor"), "{said}");
 }
 
 #[test]

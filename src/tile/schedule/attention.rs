@@ -5,8 +5,8 @@
 //! queries meet blocks of keys with an online softmax (Dao et al. 2022, arXiv:2205.14135, algorithm
 //! 1; normalised once at the end as in Dao 2023, arXiv:2307.08691, section 3.1), in the variant
 //! that fits the call (`variants`); launches change with them (`launches`). Its kernels are still
-//! unscheduled: the rest of the schedule is the same for them as for all. What this must not know:
-//! graph IR, instructions.
+//! unscheduled: the rest of the schedule is the same for them as for all. It must not know graph IR
+//! or instructions.
 //!
 //! Tiles are transposed, with queries in lanes: queries are columns, so that each lane of a vector
 //! register has a query of its own, and a maximum or a sum over keys has no horizontal steps. Keys
@@ -64,12 +64,12 @@
 //! grows by at most one unit of the last place for each block of keys that raises the maximum; the
 //! sum is at least 1, and its inverse rounds once too. Where keys or values are not `f32`, or have
 //! no dense axis, a row's bits depend on the number of queries of the call: blocks are of 64 keys
-//! below 64 queries, of 256 from there on (`variants`).
+//! below 64 queries, of 256 otherwise (`variants`).
 //!
 //! A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term of a
 //! score then rounds once more, by half a unit of the term's last place. Other scales are
 //! multiplied into the scores, as written: they may not be finite, or may overflow. A single
-//! query's sums are those of reductions: its bits are not those of the same query among many.
+//! query's sums are computed as reductions: its bits differ from the same query's among many.
 //!
 //! With pairs, a weight is rounded to `bf16` before it is divided by the sum, where the program as
 //! written rounds it after: by one part in 2^8 at most either way, so the result is off by at most
@@ -200,8 +200,8 @@ struct AttentionKernel {
     sink: Option<Formula>,
 }
 
-/// The kernel that computes what an unscheduled one does on a machine, whose keys and values are
-/// buffers of these types; `None` where those are not operands of an attention.
+/// The kernel of a machine for an unscheduled one, whose keys and values are buffers of these
+/// types; `None` if these types are not operands of an attention.
 fn kernel(
     unscheduled: &Kernel,
     found: &Described,

@@ -24,7 +24,7 @@ use crate::shape::Elem;
 use crate::tile::attention::{Formula, ScoreOp};
 use crate::tile::{Extent, KernelBuilder, Op, Value};
 
-/// What goes from block to block.
+/// The loop-carried values of the loop over blocks of keys.
 #[derive(Clone)]
 pub(super) struct Running {
     /// The next key.
@@ -33,7 +33,7 @@ pub(super) struct Running {
     pub(super) heads: Vec<Softmax>,
 }
 
-/// What the keys so far give.
+/// Running results of the softmax over the keys so far.
 #[derive(Clone, Copy)]
 pub(super) struct Softmax {
     /// Each query's highest score.
@@ -67,8 +67,8 @@ impl Running {
     }
 }
 
-/// What the keys of a kernel give a head: each query's highest score, where there is a part of the
-/// keys alone, its sum, and the weighted values.
+/// A kernel's results for a head: each query's highest score (if the kernel has only a part of the
+/// keys), its sum, and the weighted values.
 #[derive(Clone, Copy)]
 pub(super) struct Total {
     pub(super) highest: Option<Value>,
@@ -179,7 +179,7 @@ impl AttentionKernel {
                 }
             }
         }
-        // The same for all columns: those that have the first one store it.
+        // The same for all columns: the tiles with the first column store it.
         kb.at(self.locations.softmax);
         let is_first = kb.compare_scalars(CmpOp::Eq, self.col, zero);
         let (first, _) = kb.new_block(Vec::new());
@@ -469,7 +469,7 @@ impl AttentionKernel {
         }
     }
 
-    /// What a block of values, each with its key's weight, adds to the result of each head.
+    /// Adds a block of values, each multiplied by its key's weight, to the result of each head.
     fn add_values(&self, kb: &mut KernelBuilder, heads: &[Weighted], first: Value, keys: Extent) -> Vec<Value> {
         let (row, col) = (self.rank - 2, self.rank - 1);
         let at = self.at(first, self.col);

@@ -1,8 +1,8 @@
-//! What takes the place of a launch of an attention.
+//! Replaces each launch of an attention.
 //!
 //! In: a module whose attentions have unscheduled kernels, and a machine's numbers. Out: the same
-//! module, each of their launches replaced by those of the variants that the machine has for it
-//! (`variants`), with a choice where the number of queries decides and is known only in the call.
+//! module, each of their launches replaced by launches of the machine's variants (`variants`), with
+//! a choice where the number of queries decides and is known only in the call.
 //!
 //! ```text
 //!   launch @attention.0(%q, %k, %v, %y)        ->      %c = ge (dim S), 257
@@ -25,8 +25,8 @@ use crate::tile::{
     Terminator, Type, Value, View, numbered_kind, simplify,
 };
 
-/// Gives each attention the variants of a machine, or those that were made for it already
-/// (`divided`, by the name of its kernel); the names of the kernels that are new.
+/// Gives each attention the variants of a machine, or the ones that exist already
+/// (`divided`, by the name of its kernel); returns the names of the new kernels.
 ///
 /// # Errors
 /// A variant that cannot be written, a bug in attnc.
@@ -153,7 +153,7 @@ impl Walk<'_> {
     /// Replaces all launches of attentions.
     fn run(&mut self) -> Result<(), String> {
         for block in self.plan.body.reverse_postorder() {
-            // What follows a launch may go to another block.
+            // The instructions after a launch may move to another block.
             let mut rest = Some(block);
             while let Some(block) = rest {
                 rest = self.next(block)?;
@@ -171,7 +171,7 @@ impl Walk<'_> {
         let mut at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
         let mut roots = Vec::new();
         for v in &data.operands {
-            roots.push(View::of(body, *v).ok_or("an attention of something that is no buffer")?);
+            roots.push(View::of(body, *v).ok_or("an operand of an attention is not a buffer")?);
         }
         let numbers =
             (0u32..).zip(&variants.slots).map(|(others, of)| new_slot(self.plan, &of.bytes, at, others)).collect();
@@ -213,11 +213,11 @@ impl Walk<'_> {
                 let list = &mut body.block_mut(entry).insts;
                 let place = list.iter().position(|i| *i == at.inst).unwrap_or(list.len());
                 list.insert(place, made);
-                body.inst(made).result.ok_or("a slot that is no buffer")?
+                body.inst(made).result.ok_or("a slot is not a buffer")?
             } else {
                 in_entry(self.plan, &mut self.added, op, ty, at)
             };
-            what.roots.push(View::of(&self.plan.body, made).ok_or("a slot that is no buffer")?);
+            what.roots.push(View::of(&self.plan.body, made).ok_or("a slot is not a buffer")?);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! In: an attention, a kind of GPU. Out: how many parts there are, where they begin and end, what
 //! they give, and the kernel that combines that (Dao et al. 2023, "Flash-Decoding for long-context
 //! inference"). One query of each head has a block, so without this a call of 32 heads has 32
-//! blocks, on 132 multiprocessors. What this must not know: how a part is computed. There are two
+//! blocks, on 132 multiprocessors. This must not know how a part is computed. There are two
 //! such kernels, one of fragments (`tensor_cores::split`) and one that works in runs
 //! ([`super::part`]).
 //!
@@ -42,7 +42,7 @@ const MOST_HEADS: i64 = 8;
 const SHARED: i64 = 80 << 10;
 /// Assumed number of keys where it is not known.
 const UNKNOWN: i64 = 4096;
-/// What could be read in the time that a launch takes (`gpu::cost`).
+/// Bytes that could be read in the time that a launch takes (`gpu::cost`).
 const LAUNCH: i64 = 6_700_000;
 
 /// The memory traffic of a call of few queries.
@@ -53,7 +53,7 @@ pub(in crate::tile::schedule) struct Reads<'a> {
     pub(in crate::tile::schedule) points: &'a [Dim],
     /// Queries.
     pub(in crate::tile::schedule) queries: &'a Dim,
-    /// Keys, those of a block, and the bytes of one with its value.
+    /// Number of keys, of keys per block, and bytes of a key with its value.
     pub(in crate::tile::schedule) keys: &'a Dim,
     pub(in crate::tile::schedule) block: i64,
     pub(in crate::tile::schedule) bytes: i64,
@@ -78,14 +78,15 @@ pub(in crate::tile::schedule) enum Whole {
 }
 
 impl Reads<'_> {
-    /// Into how many parts the keys are divided: so many that the blocks of all run at a time and
-    /// every multiprocessor has [`Reads::busy`] of them, but each part at least two blocks of keys,
-    /// since the first has nothing to hide its reads behind; and [`MOST_PARTS`] at most.
+    /// The number of parts of the keys: enough that the blocks of all run at a time and every
+    /// multiprocessor has [`Reads::busy`] of them, but each part at least two blocks of keys, since
+    /// the first has nothing to hide its reads behind; and [`MOST_PARTS`] at most.
     ///
     /// With fewer blocks than that, memory is read in proportion slower; parts cost a second launch
     /// and what they store. So 32 heads of 4096 keys, 134 MB of `f32`, read by 32 blocks of 528,
-    /// take as long as 2.2 GB, and in 16 parts as 145 MB. A gain of less than a fifth is none: the
-    /// numbers are rough. An extent that is not known counts as 1, a number of keys as [`UNKNOWN`].
+    /// take as long as 2.2 GB, and in 16 parts as 145 MB. A gain of less than a fifth does not
+    /// count: the numbers are rough. An extent that is not known counts as 1, a number of keys as
+    /// [`UNKNOWN`].
     pub(in crate::tile::schedule) fn parts(&self) -> Result<i64, Whole> {
         if self.queries == self.keys {
             return Err(Whole::AsManyKeys);
@@ -112,9 +113,9 @@ impl Reads<'_> {
     }
 }
 
-/// What parts of the keys give, of `f32`.
+/// The results of the parts of the keys, of `f32`.
 pub(in crate::tile::schedule) struct PartialResults {
-    /// Extents of the leading axes, and of queries: those of few.
+    /// Extents of the leading axes, and of the queries of a call of few.
     lead: Vec<Dim>,
     pub(in crate::tile::schedule) queries: Dim,
     pub(in crate::tile::schedule) parts: i64,
@@ -136,7 +137,7 @@ pub(in crate::tile::schedule) struct Part {
 }
 
 impl PartialResults {
-    /// Those of a number of parts, for queries, keys and values of these extents.
+    /// The results of a number of parts, for queries, keys and values of these extents.
     pub(in crate::tile::schedule) fn new(lead: &[Dim], queries: &Dim, parts: i64, width: &Dim) -> PartialResults {
         // Of the queries that there are: what nobody writes, nobody reads.
         let queries = queries.min_with(&FEW_QUERIES.into());
@@ -231,7 +232,7 @@ impl PartialResults {
 }
 
 impl Part {
-    /// What the first part begins with, a sink's score and its weight, and nothing for the others.
+    /// Initial values: a sink's score and its weight for the first part, nothing for the others.
     pub(in crate::tile::schedule) fn of_first(self, kb: &mut KernelBuilder, [highest, sum]: [Value; 2]) -> [Value; 2] {
         let zero = kb.index(0);
         let is_first = kb.compare_scalars(CmpOp::Eq, self.number, zero);
@@ -259,14 +260,14 @@ pub(in crate::tile::schedule) fn shared_axis(lead: &[Dim], k: &BufferType, v: &B
 pub(super) struct Group {
     /// The axis of heads.
     pub(super) axis: usize,
-    /// How many a block has.
+    /// Heads per block.
     pub(super) heads: i64,
 }
 
 impl Group {
-    /// Those of an attention on a GPU, as many as there is room for. Heads of an unknown or larger
-    /// width than a tile's have blocks of their own, and so have those that masks hide other keys
-    /// from, where blocks are looked for by these.
+    /// The heads of a block of an attention on a GPU, as many as fit. Heads of an unknown width, or
+    /// wider than a tile, have blocks of their own; so have heads that differ in the keys that
+    /// masks hide, if these decide which blocks are visited.
     pub(super) fn of(unscheduled: &Kernel, found: &Described, target: Target) -> Option<Group> {
         target.gpu?;
         let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
@@ -297,8 +298,8 @@ impl Group {
     }
 }
 
-/// The kernel of a part, without parameters for what the attention gives; the places of those of
-/// the attention's that it has.
+/// The kernel of a part, without parameters for the attention's results; and the indices of the
+/// attention's parameters that it has.
 pub(in crate::tile::schedule) fn without_results(mut kernel: Kernel, unscheduled: &Kernel) -> (Kernel, Vec<usize>) {
     let is_read = |n: usize| unscheduled.params.get(n).is_some_and(|p| p.mode == ParamMode::In);
     let own = unscheduled.params.len();

@@ -1,11 +1,11 @@
 //! Bounds of what a formula computes over a block of pairs: interval arithmetic on single numbers.
 //!
 //! In: an operation of a formula, and bounds of its operands. Out: operations that compute the
-//! bounds of its result. What this must not know: masks, queries, keys.
+//! bounds of its result. It must not know masks, queries and keys.
 //!
-//! The bounds are those of what the kernel computes. Integers wrap: where a sum or product may
-//! overflow, its bounds are those of the type. Floats are rounded as the kernel rounds them, which
-//! keeps order; where they may be farther from 0 than 1e30, nothing is known.
+//! The bounds hold for the values that the kernel computes. Integers wrap: where a sum or product
+//! may overflow, its bounds are the bounds of the type. Floats are rounded as the kernel rounds
+//! them, which keeps order; where they may be farther from 0 than 1e30, nothing is known.
 
 use crate::scalar::{BinaryOp, Change, CmpOp, Scalar, UnaryOp};
 use crate::shape::Elem;
@@ -17,8 +17,8 @@ pub(super) const I32: [i128; 2] = [i32::MIN as i128, i32::MAX as i128];
 pub(super) const FAR: i128 = 1 << 61;
 /// Bounds of floats are assumed to lie within this distance of 0: none of their sums overflows.
 pub(super) const FAR_FLOAT: f64 = 1e30;
-/// What is read of a buffer is assumed to lie within this distance of 0, which leaves room for sums
-/// and for what bounds are widened by.
+/// Elements of buffers are assumed to lie within this distance of 0, which leaves room for sums and
+/// for the widening of bounds.
 pub(super) const FAR_READ: f64 = 1e28;
 
 /// Bounds of an operation of a formula.
@@ -83,7 +83,7 @@ pub(super) fn finite(bounds: [Value; 2], known: [f64; 2]) -> Span {
     if known.iter().all(|x| x.abs() <= FAR_FLOAT) { Span::Floats(bounds, known) } else { Span::Unknown }
 }
 
-/// Bounds of an operation, from those of its operands.
+/// Bounds of an operation's result, from the bounds of its operands.
 pub(super) fn each(kb: &mut KernelBuilder, op: &Op, x: &[Span], elem: Elem) -> Span {
     match (op, x) {
         (Op::Compare(op), [a, b]) => compared(kb, *op, *a, *b),

@@ -5,14 +5,14 @@
 //! and values once for each tile of queries. Interleaved heads (`[S, H * D]`, as a projection
 //! leaves them) are slow to read in place: each row of a head is on a page of its own, and the rows
 //! fall into few sets of the caches. Where there are many queries, each head's keys and values are
-//! first copied to contiguous rows, as `f32`; so are those of other types, which the kernel would
-//! convert for each tile of queries again. A few queries, one after another, have a kernel of their
-//! own ([`QueryLayout`]). Where all are `bf16` and the machine multiplies pairs of such steps,
-//! several queries have a kernel that does so: keys are copied to contiguous rows as they are,
-//! values to panels for blocks of keys. The number of queries may be known only in the call, which
-//! then chooses.
+//! first copied to contiguous rows, as `f32`; so are keys and values of other types, which the
+//! kernel would convert for each tile of queries again. A few queries, one after another, have a
+//! kernel of their own ([`QueryLayout`]). Where all are `bf16` and the machine multiplies pairs of
+//! such steps, several queries have a kernel that does so: keys are copied to contiguous rows as
+//! they are, values to panels for blocks of keys. The number of queries may be known only in the
+//! call, which then chooses.
 //!
-//! What this must not know: plans. An operand is a [`View`] whose root is its place among the
+//! This must not know plans. An operand is a [`View`] whose root is its place among the
 //! parameters of the unscheduled kernel; the roots after those are the slots of the arena.
 
 use super::parts::{FEW_QUERIES, Group, PartialResults, Reads, Whole};
@@ -49,7 +49,7 @@ pub(super) struct ScratchSlot {
     pub(super) ty: BufferType,
 }
 
-/// What takes the place of an unscheduled kernel of attention.
+/// The replacement of an unscheduled kernel of attention.
 pub(super) struct Variants {
     pub(super) variant: Variant,
     /// The slots that a launch needs, in order.
@@ -79,7 +79,7 @@ pub(in crate::tile::schedule) struct Divided {
 }
 
 impl Variants {
-    /// Chooses the variants of an attention, or takes those that were made before;
+    /// Chooses the variants of an attention, or takes the ones that exist already;
     /// `keys_are_values` says whether its launches have one buffer for both. Their kernels are
     /// added to the others.
     ///

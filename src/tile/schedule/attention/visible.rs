@@ -16,12 +16,12 @@
 //! same bounds for parts of it; and where nothing is seen of many blocks, all of them are skipped
 //! at once. With 4 heads of 64, a window of the last 256 keys and 16,384 queries takes 0.925 of the
 //! time that it took with whole blocks of 64 keys; blocks of 64, 96, 192 and 256 keys without their
-//! hidden ends take 1.03, 1.02, 1.01 and 1.01 times as long as those of 128.
+//! hidden ends take 1.03, 1.02, 1.01 and 1.01 times as long as blocks of 128.
 //!
 //! The bounds of a vector (document ids) are its least and greatest element in the tile or block;
 //! floats that are read have them too, and where one of them is not finite, or farther from 0 than
-//! 1e28, nothing is concluded of that block. What is unknown (narrower floats, what is read for
-//! each pair) may be anything, so those blocks are visited. Skipping is exact: these masks come
+//! 1e28, nothing is concluded of that block. Unknown values (narrower floats, elements read
+//! for each pair) may be anything, so their blocks are visited. Skipping is exact: these masks come
 //! last and replace scores by `-inf`, whose weight is 0.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ pub(in crate::tile::schedule) struct Hiding<'a> {
     pub(in crate::tile::schedule) rank: usize,
     /// The index along the leading axes.
     pub(in crate::tile::schedule) points: Vec<Value>,
-    /// The first query, how many a tile has, and the last one that there is in it.
+    /// The first query of a tile, its number of queries, and its last existing query.
     pub(in crate::tile::schedule) row: Value,
     pub(in crate::tile::schedule) queries: Extent,
     pub(in crate::tile::schedule) last_query: Value,
@@ -110,8 +110,8 @@ impl AttentionKernel {
         })
     }
 
-    /// One loop over blocks of keys that visits those that are seen; the masks from `from` on hide
-    /// keys.
+    /// One loop over blocks of keys that visits the blocks that are seen; the masks from `from` on
+    /// hide keys.
     pub(super) fn visible_round(
         &self,
         kb: &mut KernelBuilder,
@@ -217,8 +217,8 @@ impl Hiding<'_> {
         Some((always, ever))
     }
 
-    /// Is anything seen of so many keys, `after` a key? Not known of masks that read something: it
-    /// would be read again for each part.
+    /// Is any of `count` keys seen, starting `after` keys behind `key`? Unknown if a mask reads
+    /// buffers, which would be read again for each part.
     fn part(&self, kb: &mut KernelBuilder, key: Value, after: i64, count: i64) -> Option<Option<Value>> {
         if self.steps.iter().any(|step| reads(step)) {
             return Some(None);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the numbers of blocks
-//! for some length of the sequences, those of one head. A kernel of bounds alone is written, by the
+//! for some length of the sequences, for one head. A kernel of bounds alone is written, by the
 //! same code as that of the attention (`visible`), and interpreted for each tile of queries and
 //! block of keys. So a block that is hidden, but not by what bounds prove, counts as visited: that
 //! is what happens.
@@ -14,8 +14,7 @@
 //! Of a block that is seen in part, the keys at its ends may be left out (`visible`); it counts as
 //! one.
 //!
-//! What bounds read from memory (document ids) is not there yet; where masks do so, nothing is
-//! counted.
+//! Data that bounds read from memory (document ids) does not exist yet: such masks are not counted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,7 +48,7 @@ pub struct VisitedBlocks {
     pub all: usize,
     /// Blocks that are visited.
     pub visited: usize,
-    /// Those of them in which nothing is hidden.
+    /// Visited blocks in which nothing is hidden.
     pub whole: usize,
 }
 
@@ -94,7 +93,7 @@ fn count(unscheduled: &Kernel, found: &Described, target: Target) -> Option<Visi
     let size = usize::try_from(all).ok()?;
     let mut args = vec![Argument::Buffer(Vec::new()); kernel.params.len()];
     *args.last_mut()? = Argument::Buffer(vec![0; 4 * size]);
-    // What is read from memory is not there: an error.
+    // A read from memory is an error: the data does not exist.
     run_kernel(&kernel, &symbols, &mut args, Limits::default()).ok()?;
     let Some(Argument::Buffer(bytes)) = args.pop() else { return None };
     let (words, _) = bytes.as_chunks::<4>();
@@ -107,8 +106,8 @@ fn count(unscheduled: &Kernel, found: &Described, target: Target) -> Option<Visi
     Some(VisitedBlocks { loc: bounds.loc, assumed, queries, keys, all: size, visited: at_least(1), whole: at_least(2) })
 }
 
-/// A kernel whose grid is tiles of queries by blocks of keys, and which computes what is seen of
-/// each.
+/// A kernel whose grid is tiles of queries by blocks of keys, and which computes the bounds of the
+/// visible keys of each.
 struct Bounds {
     kernel: Kernel,
     /// Location of the first mask that hides keys.
