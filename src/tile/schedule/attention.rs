@@ -1,17 +1,17 @@
-//! How attention is computed: the step of the schedule that puts kernels for a machine in the place
-//! of an unscheduled one (`tile::attention`), which says the algorithm alone.
+//! Attention schedule: replaces each unscheduled attention kernel (`tile::attention`), which states
+//! only the algorithm, by kernels for one machine.
 //!
-//! In: an unscheduled module, and a machine's numbers. Out: the same module, in which tiles of
-//! queries meet blocks of keys with an online softmax (Dao et al. 2022, arXiv:2205.14135, algorithm
-//! 1; normalised once at the end as in Dao 2023, arXiv:2307.08691, section 3.1), in the variant
-//! that fits the call (`variants`); launches change with them (`launches`). Its kernels are still
-//! unscheduled: the rest of the schedule is the same for them as for all. It must not know graph IR
-//! or instructions.
+//! In: an unscheduled module and a machine's parameters. Out: the same module, in which each tile
+//! of queries loops over blocks of keys with an online softmax (Dao et al. 2022, arXiv:2205.14135,
+//! algorithm 1; normalised once at the end as in Dao 2023, arXiv:2307.08691, section 3.1), in the
+//! variant that fits the call (`variants`); the launches change accordingly (`launches`). The new
+//! kernels are still unscheduled: the rest of the schedule treats them like all others. This must
+//! not know graph IR or instructions.
 //!
-//! Tiles are transposed, with queries in lanes: queries are columns, so that each lane of a vector
-//! register has a query of its own, and a maximum or a sum over keys has no horizontal steps. Keys
-//! and values need no packing: they are left operands of products, read in place, an element at a
-//! time.
+//! Tiles are transposed, with queries in lanes: queries are columns, so each lane of a vector
+//! register holds a query of its own, and a maximum or sum over keys needs no horizontal
+//! operations. Keys and values need no packing: they are left operands of matmuls, read in place
+//! one element at a time.
 //!
 //! ```text
 //! grid (batch and heads.., ceil(S, Q), ceil(E, 256))          Q: columns of a product's register tile
@@ -23,11 +23,12 @@
 //!   y = transpose(acc * (1 / l));  epilogue;  store            [Q, E]
 //! ```
 //!
-//! Where queries, keys and values are `bf16` and the machine multiplies pairs of such steps
-//! ([`QueryLayout::InLanePairs`]), both products do. Transposed queries are rounded to pairs (which
-//! changes nothing: they were `bf16`), keys are read in place; the weights of a block are rounded
-//! to `bf16`, pairs of keys side by side, and the values are stored as transposed panels, one for
-//! each block of keys, so that the keys of a column are neighbours (the plan packs them before).
+//! Where queries, keys and values are `bf16` and the machine multiplies pairs of k steps
+//! ([`QueryLayout::InLanePairs`]), both matmuls use these instructions. Transposed queries are
+//! rounded to pairs (which is exact: they were `bf16`), keys are read in place; the weights of a
+//! block are rounded to `bf16`, with pairs of keys side by side, and the values are stored as
+//! transposed panels, one per block of keys, so that the keys of a column are neighbours (the plan
+//! packs them first).
 //!
 //! ```text
 //!     s  = k block @ pair_rows(qt)                             [256, Q], the scale not in it
@@ -35,59 +36,58 @@
 //!     acc = acc c + v panel @ pair_rows(p)                     the sum is of p as it was
 //! ```
 //!
-//! So a call with one query costs as much as one with all lanes full. Where there are few, and
-//! heads lie side by side in the rows of keys and values, each query is a grid point of its own
-//! ([`QueryLayout::KeysInLanes`]): a score is the sum of a row of `k block * q`, the result that of
-//! the columns of `v block * p`, and both are read once, row after row, whatever type they are. On
-//! a GPU a block goes through a part of the keys then, for several heads at once if these share
-//! keys and values, and another kernel combines what the parts give (`parts`).
+//! A call with one query therefore costs as much as one that fills all lanes. Where there are few
+//! queries, and rows of keys and values are contiguous, each query is a grid point of its own
+//! ([`QueryLayout::KeysInLanes`]): a score is the sum of a row of `k block * q`, the result is the
+//! column sums of `v block * p`, and both are read once, row by row, whatever their type. On a GPU,
+//! a block then processes one part of the keys, for several heads at once if these share keys and
+//! values, and another kernel combines the partial results (`parts`).
 //!
-//! A soft cap is a `tanh` and a product among the masks. A sink is where the running maximum and
-//! sum begin: at its score and at 1, instead of at `-inf` and 0, as if a key with no value had been
-//! seen. So no row is without a weight, unless its sink is `-inf`, and a row that sees no key gives
-//! zeros.
+//! A soft cap is a `tanh` and a multiplication among the masks. A sink sets the initial maximum and
+//! sum: its score and 1, instead of `-inf` and 0, as if a key with no value had been seen. So every
+//! row has a weight, unless its sink is `-inf`, and a row that sees no key gives zeros.
 //!
-//! Where a mask is a formula over positions, bounds of the formula show which blocks it hides;
-//! those are not visited (`visible`).
+//! Where a mask is a formula over positions, bounds of the formula show which blocks it hides
+//! entirely; these are not visited (`visible`).
 //!
 //! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys
 //! that every query of the tile sees come first, in a loop without the mask. Any head width works:
-//! up to 256 the queries are one tile, beyond it the scores are summed over chunks of the width,
+//! up to 256, the queries are one tile; beyond it, the scores are summed over chunks of the width,
 //! and the result's columns are divided among grid points. Keys and values that are not `f32`, or
-//! have no dense axis, go through scratch, in smaller blocks; the plan copies them before where
-//! there are many queries (`variants`).
+//! have no contiguous axis, go through scratch, in smaller blocks; with many queries, the plan
+//! copies them first (`variants`).
 //!
-//! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a
-//! row that ends with `l = 0` gives zeros. A key that a mask hides contributes nothing, even if its
+//! Numerics: rows that have seen only masked keys use 0 for `m'`, so nothing becomes NaN, and a row
+//! that ends with `l = 0` gives zeros. A key that a mask hides contributes nothing, even if its
 //! value is NaN or infinite, in every variant and on every instruction set (`keys`); unfused, its
-//! weight of 0 is multiplied by it, which is NaN. Each rescaling rounds once, so the relative error
-//! grows by at most one unit of the last place for each block of keys that raises the maximum; the
-//! sum is at least 1, and its inverse rounds once too. Where keys or values are not `f32`, or have
-//! no dense axis, a row's bits depend on the number of queries of the call: blocks are of 64 keys
-//! below 64 queries, of 256 otherwise (`variants`).
+//! value is multiplied by a weight of 0, which gives NaN. Each rescaling rounds once, so the
+//! relative error grows by at most one unit in the last place for each block of keys that raises
+//! the maximum; the sum is at least 1, and its inverse rounds once too. Where keys or values are
+//! not `f32`, or have no contiguous axis, a row's bits depend on the number of queries of the call:
+//! blocks have 64 keys below 64 queries, and 256 otherwise (`variants`).
 //!
-//! A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term of a
-//! score then rounds once more, by half a unit of the term's last place. Other scales are
-//! multiplied into the scores, as written: they may not be finite, or may overflow. A single
-//! query's sums are computed as reductions: its bits differ from the same query's among many.
+//! A literal scale between 2^-20 and 1 is multiplied into the queries: each term of a score then
+//! has one more rounding, by half a unit in its last place. Other scales are multiplied into the
+//! scores, as written: they may not be finite, or may overflow. A single query's sums are computed
+//! by reductions: its result is not bitwise the same as that of the same query among many.
 //!
 //! With pairs, a weight is rounded to `bf16` before it is divided by the sum, where the program as
-//! written rounds it after: by one part in 2^8 at most either way, so the result is off by at most
-//! 2^-8 times the sum of the weights' products with the values' sizes. (How far the program as
-//! written may be off, whose scores are rounded too: `passes::fuse_attention`.) Weights below
-//! 2^-126 of the largest are 0, and so are subnormal queries, keys and values: a product with one
-//! is lost, which may be as much as 2^-126 times the other factor, up to 4. Steps go in pairs, so
-//! behind an odd number of keys the value of a key that the causal mask hides from the tile may be
-//! multiplied by 0: if that makes the sums NaN, they are computed again.
+//! written rounds it after: by at most one part in 2^8 either way, so the result is off by at most
+//! 2^-8 times the sum of the weights times the absolute values. (`passes::fuse_attention` bounds
+//! the error of the program as written, which rounds its scores too.) Weights below 2^-126 of the
+//! largest are flushed to 0, and so are subnormal queries, keys and values: this loses a product of
+//! at most 2^-126 times the other factor, up to 4. Keys are processed in pairs, so after an odd
+//! number of keys the value of a key that the causal mask hides from the tile may be multiplied by
+//! 0: if that makes the sums NaN, they are computed again.
 //!
-//! Powers are powers of two, which cost half of what powers of e do: `e^x = 2^(x log2 e)`. Where
-//! the scale goes into the queries and the masks are literals, so does `log2 e`: the scores are
-//! 1.44 times what was written and overflow beyond 2.3e38 (scale times `log2 e` is rounded to
-//! `f32`, which moves all scores by one and the same part, at most 2^-24). Else it is multiplied
-//! into `s - m'`, which rounds by half a unit of the last place of a number that is at most twice
-//! as large as a score: no more than the scores themselves were rounded. Where there is a soft cap,
-//! `log2 e` goes into the number that `tanh` is multiplied by, if the masks behind it are literals.
-//! A cap or a sink that is read at run time is multiplied by it too, and overflows beyond 2.3e38.
+//! Exponentials are computed as powers of two, at half the cost: `e^x = 2^(x log2 e)`. Where the
+//! scale is multiplied into the queries and the masks are literals, `log2 e` is too: the scores are
+//! 1.44 times those written and overflow beyond 2.3e38 (scale times `log2 e` is rounded to `f32`,
+//! which changes all scores by the same relative error, at most 2^-24). Otherwise `s - m'` is
+//! multiplied by it, which rounds by half a unit in the last place of a number at most twice as
+//! large as a score: no more than the scores themselves were rounded. With a soft cap, `log2 e` is
+//! folded into the factor of `tanh`, if the masks after it are literals. A cap or sink that is read
+//! at run time is multiplied by it too, and overflows beyond 2.3e38.
 
 mod keys;
 mod launches;
@@ -114,50 +114,51 @@ pub(super) use visible::Hiding;
 pub use visited::VisitedBlocks;
 pub(super) use visited::counts;
 
-/// Widest head that is one tile.
+/// Largest head width that is one tile.
 const WIDTH: i64 = 256;
-/// How much of a wider head is taken at a time.
+/// Chunk of the width that a wider head's scores are summed over at a time.
 const CHUNK: i64 = 64;
-/// Keys of a block whose keys and values are read in place, where that many fit the machine.
+/// Keys per block, where keys and values are read in place and the machine has room for so large a
+/// block.
 const KEYS: i64 = 256;
-/// The same where blocks may be skipped: smaller ones leave out more of what is hidden, larger ones
-/// rescale the result less often.
+/// Keys per block where blocks may be skipped: smaller blocks skip more of the hidden keys, larger
+/// ones rescale the result less often.
 const SKIPPED_KEYS: i64 = 128;
-/// The same where hidden keys at the ends of a block stay, since the masks read what tells them
+/// Keys per block where hidden keys at its ends are not trimmed, because the masks read memory
 /// (`visible`).
 const SKIPPED_WHOLE: i64 = 64;
-/// Keys of a block that is copied to scratch.
+/// Keys per block that is copied to scratch.
 const COPIED_KEYS: i64 = 64;
 
 const ONE: Extent = Extent::Static(1);
 
-/// The layout of a kernel: what the lanes of vectors hold.
+/// What the lanes of a kernel's vectors hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueryLayout {
     /// Queries, in transposed tiles.
     InLanes,
-    /// The same in `bf16`, with products of pairs of steps: the values are given as panels
-    /// `[batch.., P, E, KEYS]`, a panel for each block of keys.
+    /// Queries, in `bf16`, with matmuls over pairs of k steps: the values are panels `[batch.., P,
+    /// E, KEYS]`, one per block of keys.
     InLanePairs,
-    /// Keys or columns: one query for each grid point.
+    /// Keys (in scores) or columns (in results): one query for each grid point.
     KeysInLanes,
 }
 
-/// How the scale comes in.
+/// Where the scale is applied: a factor for each operand that is multiplied.
 #[derive(Clone, Copy, Default)]
 struct Scale {
     /// Factor of the queries.
     queries: Option<Value>,
     /// Factor of the scores.
     scores: Option<Value>,
-    /// Factor that makes differences of scores exponents of 2, unless they are already.
+    /// Factor that turns differences of scores into exponents of 2, unless they already are.
     exponents: Option<Value>,
 }
 
 /// A mask or a soft cap, in order of application.
 struct Mask {
     step: Step,
-    /// The score of what a `keep` does not keep; what a cap multiplies by.
+    /// The score that `Keep` fills in, or the factor of `Cap`.
     number: Option<Value>,
 }
 
@@ -171,8 +172,8 @@ struct AttentionKernel {
     layout: QueryLayout,
     /// Rank of the buffers; the last two axes are rows and columns.
     rank: usize,
-    /// The index along the leading axes of each head that shares keys and values: one head, except
-    /// where keys are in lanes on a GPU.
+    /// Indices along the leading axes, for each head that shares keys and values: one head, except
+    /// with keys in lanes on a GPU.
     heads: Vec<Vec<Value>>,
     /// Buffers of queries, keys and values.
     q: Value,
@@ -181,27 +182,27 @@ struct AttentionKernel {
     /// Width of a head, number of keys.
     d: Dim,
     t: Dim,
-    /// First query and column of the result; how many there are.
+    /// First query and column of the result, then their numbers.
     row: Value,
     col: Value,
     queries: Extent,
     width: Extent,
     /// Keys of a block.
     block: i64,
-    /// The part of the keys that the kernel goes through, if not all.
+    /// The part of the keys that the kernel processes, if not all.
     part: Option<Part>,
-    /// Do products read keys and values of any type and order in place?
+    /// Whether matmuls read keys and values of any type and order in place.
     reads_in_place: bool,
     /// Number of keys minus number of queries.
     shift: Value,
     scale: Scale,
     masks: Vec<Mask>,
-    /// One more score in each row, which has no value.
+    /// An additional score in each row, without a value.
     sink: Option<Formula>,
 }
 
-/// The kernel of a machine for an unscheduled one, whose keys and values are buffers of these
-/// types; `None` if these types are not operands of an attention.
+/// The kernel of a layout that replaces an unscheduled one, with keys and values of these buffer
+/// types; `None` where they cannot be operands of an attention.
 fn kernel(
     unscheduled: &Kernel,
     found: &Described,
@@ -236,8 +237,8 @@ fn normalised(kb: &mut KernelBuilder, locations: Locations, sum: Value, acc: Val
     y
 }
 
-/// The kernel of a part of the keys, the places of the parameters of the unscheduled one's that it
-/// has, and what differences of its maxima are multiplied by to be exponents of 2.
+/// The kernel of one part of the keys, the indices of the unscheduled kernel's parameters that it
+/// keeps, and the factor that turns differences of its maxima into exponents of 2.
 fn part(
     unscheduled: &Kernel,
     found: &Described,
@@ -255,8 +256,8 @@ fn part(
     Some((Kernel { name: "attention_part".into(), ..kernel }, params, exponents))
 }
 
-/// The kernel up to its loops over keys: parameters, grid, scale and masks; of a part of the keys,
-/// if they are divided.
+/// The kernel up to its loops over keys: parameters, grid, scale and masks; with outputs for
+/// partial results if the keys are divided.
 fn begin(
     unscheduled: &Kernel,
     found: &Described,
@@ -316,7 +317,7 @@ fn begin(
         let start = kb.times(point, size);
         (start, kb.extent_at(extent, start, size))
     };
-    // In a call of few queries there are no more.
+    // A kernel for parts runs only in calls with few queries.
     let (all, most) = match divided {
         Some(results) => (results.queries.clone(), target.columns.min(FEW_QUERIES)),
         None => (s.clone(), target.columns),
@@ -338,8 +339,8 @@ fn begin(
     let mut masks = Vec::new();
     for (n, step) in steps.iter().enumerate() {
         kb.at(step.loc);
-        // A fill or a cap is a scalar, read once. From the last cap on, scores are exponents of 2
-        // where nothing is added to them.
+        // A fill or a cap is a scalar, read once. Starting at the last cap, scores are exponents of
+        // 2 unless something is added to them.
         let exponents = scale.exponents.is_none() && last_cap.is_none_or(|cap| n >= cap);
         let number = match &step.op {
             ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) if exponents => Some(exponent_of(&mut kb, x)?),
@@ -351,7 +352,7 @@ fn begin(
     kb.at(locations.values);
     let in_place = |b| target.reads_in_place || in_place(&kb, b);
     let copied = layout == QueryLayout::InLanes && !(in_place(k) && in_place(v));
-    // Panels of values are for blocks of one size.
+    // Panels of values fix the block size.
     let hiding = first_hiding(steps.iter()).filter(|_| layout != QueryLayout::InLanePairs);
     let most = match hiding {
         Some(n) if steps.iter().skip(n).any(visible::reads) => SKIPPED_WHOLE,
@@ -390,26 +391,26 @@ fn begin(
     Some((kb, parts))
 }
 
-/// The parameter that holds something over the axes of the scores; `None` where it is the same for
-/// all.
+/// The parameter that a formula reads directly, if it has the axes of the scores; `None` for a
+/// scalar or a computed formula.
 fn buffer_over_scores(kb: &KernelBuilder, source: &Formula) -> Option<Value> {
     let Some(Node::Buffer(n)) = source.leaf() else { return None };
     kb.param(*n).filter(|b| kb.ty(*b).buffer().is_some_and(|ty| !ty.shape.is_empty()))
 }
 
-/// Is an axis of a buffer dense?
+/// Whether an axis of a buffer is contiguous.
 fn is_dense(kb: &KernelBuilder, buffer: Value, axis: usize) -> bool {
     kb.ty(buffer).buffer().is_some_and(|b| b.is_dense(axis))
 }
 
-/// Can a product read tiles of the last two axes in place?
+/// Whether a matmul can read tiles of the last two axes in place.
 fn in_place(kb: &KernelBuilder, buffer: Value) -> bool {
     kb.ty(buffer).buffer().is_some_and(|b| b.is_left_operand(b.shape.len() - 2, b.shape.len() - 1))
 }
 
-/// A tile whose rows go along one axis and columns along another; where only the rows' axis is
-/// dense, it is read with rows and columns exchanged, then transposed. It is multiplied by `factor`
-/// before that, at the factor's place in the source.
+/// Loads a tile with rows along `axes.0` and columns along `axes.1`. Where only the rows' axis is
+/// contiguous, it is loaded with the axes exchanged, then transposed. It is multiplied by `factor`
+/// before that, with the factor's source location.
 fn load_transposed(
     kb: &mut KernelBuilder,
     buffer: Value,
@@ -428,7 +429,7 @@ fn load_transposed(
     if transposed { kb.transpose(x) } else { x }
 }
 
-/// Does a mask put `-inf` in place of what it hides?
+/// Whether a mask replaces the scores it hides by `-inf`.
 pub(super) fn hides(step: &Step) -> bool {
     match &step.op {
         ScoreOp::Causal => true,
@@ -437,7 +438,7 @@ pub(super) fn hides(step: &Step) -> bool {
     }
 }
 
-/// The formula by which a mask keeps scores, if it is computed.
+/// The formula that decides which scores a mask keeps, unless it only reads a buffer.
 pub(super) fn formula_of(step: &Step) -> Option<&Formula> {
     match &step.op {
         ScoreOp::Keep { kept, .. } => Some(kept).filter(|kept| kept.leaf().is_none()),
@@ -445,14 +446,14 @@ pub(super) fn formula_of(step: &Step) -> Option<&Formula> {
     }
 }
 
-/// The first of the last masks that all hide keys, if one of them is a formula.
+/// Index of the first of the trailing masks that all hide keys, if one of them is a formula.
 pub(super) fn first_hiding<'a>(steps: impl DoubleEndedIterator<Item = &'a Step> + ExactSizeIterator) -> Option<usize> {
     let all = steps.len();
     let last: Vec<&Step> = steps.rev().take_while(|step| hides(step)).collect();
     last.iter().any(|step| formula_of(step).is_some()).then_some(all - last.len())
 }
 
-/// Can the scores be scaled before these masks? Fills that are literals can be scaled too, addends
+/// Whether the scores can be scaled before these masks: literal fills can be scaled too, addends
 /// cannot.
 fn are_literals(steps: &[Step]) -> bool {
     steps.iter().all(|step| match &step.op {
@@ -462,8 +463,8 @@ fn are_literals(steps: &[Step]) -> bool {
     })
 }
 
-/// How the scale comes in, and `log2 e`: into the queries or the last cap, where no mask
-/// `behind_cap` forbids it.
+/// Where the scale and `log2 e` are applied: to the queries or in the last cap, unless a mask after
+/// that cap (`behind_cap` is the index of the first) prevents it.
 fn scale_of(kb: &mut KernelBuilder, s: &Formula, steps: &[Step], behind_cap: usize) -> Option<Scale> {
     let float = |kb: &mut KernelBuilder, x| kb.scalar(Scalar::Float(x), Elem::F32);
     let literals = are_literals(steps.get(behind_cap..).unwrap_or_default());
@@ -486,9 +487,9 @@ fn scale_of(kb: &mut KernelBuilder, s: &Formula, steps: &[Step], behind_cap: usi
     })
 }
 
-/// The scale where queries stay as they are, for products take them as `bf16`. Where masks put
-/// nothing but `-inf` in place of scores, and nothing else is compared with these, a scale that
-/// keeps their order is multiplied into what their powers are taken of.
+/// The scale where queries stay unscaled, since matmuls read them as `bf16`. Where masks only
+/// replace scores by `-inf`, and nothing else is compared with the scores, a positive scale is
+/// folded into the exponents.
 fn scale_of_pairs(
     kb: &mut KernelBuilder,
     s: &Formula,
@@ -509,13 +510,13 @@ fn scale_of_pairs(
     })
 }
 
-/// What `e` to the `x` is 2 to the power of; what was finite stays so.
+/// The exponent `y` with `2^y = e^x`; finite if `x` is.
 fn exponent(x: f64) -> f64 {
     let y = x * LOG2_E;
     if x.is_finite() { y.clamp(-f64::from(f32::MAX), f64::from(f32::MAX)) } else { y }
 }
 
-/// A number as an exponent of 2 instead of `e`.
+/// A number times `log2 e`.
 fn exponent_of(kb: &mut KernelBuilder, s: &Formula) -> Option<Value> {
     if let Some((x, elem)) = s.literal() {
         return Some(kb.scalar(Scalar::Float(exponent(round_to(elem, x.as_f64()))), Elem::F32));

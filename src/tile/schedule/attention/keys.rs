@@ -1,17 +1,16 @@
-//! The loops over blocks of keys: scores, masks, the step of the online softmax.
+//! Loops over blocks of keys: scores, masks, the update of the online softmax.
 //!
-//! In: the parts of an attention kernel whose builder is positioned before the loops. Out: the
-//! running maximum, sum and result after the last block, the builder after the loops. Queries are
-//! columns, keys are rows. Where there is one query for each grid point, sums over the head and
-//! over keys are reductions instead of products.
+//! In: an attention kernel under construction, with the builder before the loops. Out: the running
+//! maximum, sum and result after the last block, with the builder after the loops. Queries are
+//! columns, keys are rows. With one query per grid point, sums over the head and over keys are
+//! reductions instead of matmuls.
 //!
-//! A weight of 0 times a value that is NaN or infinite is NaN, but a key that a mask hides
-//! contributes nothing. So where masks may hide keys, the result is looked at: if anything in it is
-//! not finite, it is computed again, and what has a weight of 0 is then omitted instead of being
-//! multiplied. A product cannot do that, so there keys go one by one: what one adds to the result
-//! is a column of its value times a row of weights. That takes some four times as long. It is
-//! little code, the same for every instruction set, and it does not run where all numbers are
-//! finite.
+//! A weight of 0 times a NaN or infinite value is NaN, but a key that a mask hides must contribute
+//! nothing. So where masks may hide keys, the result is checked: if any element is not finite, it
+//! is computed again, and values with a weight of 0 are omitted instead of multiplied. A matmul
+//! cannot do that, so the second pass processes one key at a time: each adds the outer product of
+//! its value and a row of weights. That takes about four times as long, but it is little code, the
+//! same for every instruction set, and does not run where all numbers are finite.
 
 use std::f64::consts::LOG2_E;
 
@@ -24,34 +23,33 @@ use crate::shape::Elem;
 use crate::tile::attention::{Formula, ScoreOp};
 use crate::tile::{Extent, KernelBuilder, Op, Value};
 
-/// The loop-carried values of the loop over blocks of keys.
+/// Loop-carried state.
 #[derive(Clone)]
 pub(super) struct Running {
     /// The next key.
     pub(super) next: Value,
-    /// Of each head.
     pub(super) heads: Vec<Softmax>,
 }
 
-/// Running results of the softmax over the keys so far.
+/// State of a head's online softmax after the keys so far.
 #[derive(Clone, Copy)]
 pub(super) struct Softmax {
-    /// Each query's highest score.
+    /// Maximum score of each query: `[1, queries]`.
     highest: Value,
-    /// Each query's sum.
+    /// Sum of the weights of each query: `[1, queries]`.
     sum: Value,
-    /// The weighted values: their columns are rows here, but columns for a single query.
+    /// Sum of the weighted values: `[E, queries]`, but `[1, E]` for a single query.
     result: Value,
 }
 
 impl Running {
-    /// Values carried from block to block.
+    /// The loop-carried values; [`Running::of`] is the inverse.
     pub(super) fn carried(&self) -> Vec<Value> {
         let heads = self.heads.iter().flat_map(|head| [head.highest, head.sum, head.result]);
         std::iter::once(self.next).chain(heads).collect()
     }
 
-    /// The same with other values.
+    /// The state held in these values; `None` if their number does not fit.
     pub(super) fn of(values: &[Value]) -> Option<Running> {
         let (next, heads) = values.split_first()?;
         let heads = heads.chunks_exact(3).map(|head| match *head {
@@ -61,13 +59,13 @@ impl Running {
         Some(Running { next: *next, heads: heads.collect::<Option<_>>()? })
     }
 
-    /// The same from another key on.
+    /// The same state, continuing at another key.
     pub(super) fn from(&self, next: Value) -> Running {
         Running { next, heads: self.heads.clone() }
     }
 }
 
-/// A kernel's results for a head: each query's highest score (if the kernel has only a part of the
+/// A head's result over all keys of the kernel: each query's maximum score (only for a part of the
 /// keys), its sum, and the weighted values.
 #[derive(Clone, Copy)]
 pub(super) struct Total {
@@ -76,41 +74,40 @@ pub(super) struct Total {
     pub(super) result: Value,
 }
 
-/// The weights of a block of keys for a head, and its weighted values before.
+/// The weights of a block of keys for a head, and its rescaled result before the block.
 struct Weighted {
     weights: Value,
     so_far: Value,
 }
 
-/// How keys are gone through.
+/// How keys are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// In blocks, which are multiplied whatever they hold.
+    /// In blocks, multiplied without regard to NaN and infinity.
     Quick,
-    /// Again, where something was not finite: a weight of 0 leaves its value out.
+    /// The second pass, after a result was not finite: a value whose weight is 0 is left out.
     Careful,
 }
 
 /// One loop over blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Round {
-    /// Where it ends.
+    /// End of the keys.
     pub(super) end: Value,
     /// Keys of a block.
     pub(super) block: i64,
-    /// Is every block a whole one?
+    /// Whether every block has `block` keys.
     pub(super) whole: bool,
-    /// Does the causal mask hide anything here?
+    /// Whether the causal mask may hide keys here.
     pub(super) causal: bool,
-    /// How weights of 0 are treated.
     pub(super) pass: Pass,
 }
 
 impl AttentionKernel {
-    /// Goes through all keys of the kernel that a query of the tile may see; what they give each
-    /// head.
+    /// Processes all keys of the kernel that a query of the tile may see; returns each head's
+    /// result.
     pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Option<Vec<Total>> {
-        // The highest scores of all keys are of no use to others.
+        // Only partial results need their maxima later.
         let given = |now: &Running| -> Vec<Value> {
             let of = |head: &Softmax| self.part.map(|_| head.highest).into_iter().chain([head.sum, head.result]);
             now.heads.iter().flat_map(of).collect()
@@ -153,7 +150,7 @@ impl AttentionKernel {
         kb.switch_to(careful);
         let queries = match self.layout {
             QueryLayout::InLanes | QueryLayout::KeysInLanes => queries,
-            // As they were before they were paired.
+            // Reloaded, without pairing.
             QueryLayout::InLanePairs => kb.placed(self.locations.scores, |kb| self.whole_queries(kb, Pass::Careful)),
         };
         let now = self.rounds(kb, &queries, Pass::Careful)?;
@@ -162,7 +159,7 @@ impl AttentionKernel {
         totals(&results)
     }
 
-    /// Stores what a part gives.
+    /// Stores the partial results: weighted values, maxima and sums.
     pub(super) fn store_part(&self, kb: &mut KernelBuilder, totals: &[Total]) -> Option<()> {
         let part = self.part?;
         let (zero, one) = (kb.index(0), kb.index(1));
@@ -179,7 +176,7 @@ impl AttentionKernel {
                 }
             }
         }
-        // The same for all columns: the tiles with the first column store it.
+        // Equal for all column tiles: the first one stores them.
         kb.at(self.locations.softmax);
         let is_first = kb.compare_scalars(CmpOp::Eq, self.col, zero);
         let (first, _) = kb.new_block(Vec::new());
@@ -196,7 +193,7 @@ impl AttentionKernel {
         Some(())
     }
 
-    /// May a mask hide keys that are visited?
+    /// Whether a mask may hide keys that are visited.
     fn may_hide(&self) -> bool {
         let last = self.masks.len().saturating_sub(1);
         // A single query does not visit keys that a causal mask hides, if that mask is the last
@@ -205,7 +202,7 @@ impl AttentionKernel {
         self.masks.iter().enumerate().any(|(n, m)| !matches!(m.step.op, ScoreOp::Cap(_)) && visited(n, m))
     }
 
-    /// Do keys go one by one?
+    /// Whether a pass processes one key at a time.
     pub(super) fn by_key(&self, pass: Pass) -> bool {
         pass == Pass::Careful && self.layout != QueryLayout::KeysInLanes
     }
@@ -218,7 +215,7 @@ impl AttentionKernel {
             }
             QueryLayout::KeysInLanes => kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.width),
         };
-        // The weight of a sink, of which the first maximum is made, is 1.
+        // A sink is the initial maximum, so its weight is 1.
         let mut heads = Vec::new();
         for points in &self.heads {
             let (highest, weight, loc) = match &self.sink {
@@ -252,7 +249,8 @@ impl AttentionKernel {
         // A single query sees all keys before the end.
         let causal = self.masks.iter().any(is_causal) && !(last_is_causal && self.layout == QueryLayout::KeysInLanes);
         let block = if self.by_key(pass) { 1 } else { self.block };
-        // Where no block is full, one loop is enough; and where a block has some of the keys alone.
+        // A separate loop without the mask is not worth it where all keys fit in one block, or
+        // where the kernel processes only a part of the keys.
         let one_loop = self.part.is_some();
         if pass == Pass::Quick && causal && !one_loop && self.t.as_const().is_none_or(|n| n > block) {
             // The first query sees the fewest keys.
@@ -280,7 +278,7 @@ impl AttentionKernel {
         self.round(kb, queries, now, Round { end, block, whole: self.by_key(pass), causal, pass })
     }
 
-    /// The sink of each query, as scores are.
+    /// The sink of each query, `[1, queries]`, in the same units as the scores.
     fn sink_scores(&self, kb: &mut KernelBuilder, sink: &Formula, points: &[Value]) -> Option<Value> {
         let sink = match buffer_over_scores(kb, sink) {
             Some(b) => {
@@ -307,14 +305,15 @@ impl AttentionKernel {
         Some(kb.binary(BinaryOp::Add, zeros, sink))
     }
 
-    /// The queries of each head, transposed and scaled, if a head is one tile; else none.
+    /// The queries of each head, transposed and scaled, if a head is one tile; else an empty list.
     fn whole_queries(&self, kb: &mut KernelBuilder, pass: Pass) -> Vec<Value> {
         let Some(n) = self.d.as_const().filter(|n| (1..=WIDTH).contains(n)) else { return Vec::new() };
         let zero = kb.index(0);
         self.some_queries(kb, zero, Extent::Static(n), pass)
     }
 
-    /// A part of the heads of all queries: `[part, queries]`, and `[1, part]` of a single one.
+    /// The queries of each head, for a part of its width: `[part, queries]`, or `[1, part]` for a
+    /// single query.
     fn some_queries(&self, kb: &mut KernelBuilder, start: Value, part: Extent, pass: Pass) -> Vec<Value> {
         let axes = (self.rank - 1, self.rank - 2);
         let of_head = |points: &Vec<Value>| {
@@ -350,7 +349,7 @@ impl AttentionKernel {
         [self.points(), &[row, col]].concat()
     }
 
-    /// Keys or values for a product, in place if possible: rows and columns along these axes.
+    /// Loads keys or values as a left operand, in place if possible: rows and columns along `axes`.
     fn left(
         &self,
         kb: &mut KernelBuilder,
@@ -387,7 +386,7 @@ impl AttentionKernel {
         Some(now)
     }
 
-    /// One block of keys, under some of the masks.
+    /// Processes one block of keys under these masks.
     pub(super) fn block_of_keys(
         &self,
         kb: &mut KernelBuilder,
@@ -419,7 +418,7 @@ impl AttentionKernel {
             let zero = kb.index(0);
             return self.add_scores(kb, queries, &self.at(first, zero), (keys, Extent::Static(n)), none, pass);
         }
-        // Of such heads a block has one (`parts::Group`).
+        // Heads this wide are not grouped (`parts::Group`).
         let sum = kb.summed(&self.d, CHUNK, false, none, |kb, start, part, sum| {
             let q = self.some_queries(kb, start, part, pass);
             let added = self.add_scores(kb, &q, &self.at(first, start), (keys, part), sum, pass);
@@ -469,7 +468,7 @@ impl AttentionKernel {
         }
     }
 
-    /// Adds a block of values, each multiplied by its key's weight, to the result of each head.
+    /// Adds a block of values, weighted per key, to the result of each head.
     fn add_values(&self, kb: &mut KernelBuilder, heads: &[Weighted], first: Value, keys: Extent) -> Vec<Value> {
         let (row, col) = (self.rank - 2, self.rank - 1);
         let at = self.at(first, self.col);
@@ -502,8 +501,8 @@ impl AttentionKernel {
         }
     }
 
-    /// The same where values may be infinite or NaN, and a weight of 0 leaves its value out; of a
-    /// single key, but where there is a single query.
+    /// [`Self::add_values`] where values may be infinite or NaN: those with a weight of 0 are left
+    /// out. The block is a single key, except with keys in lanes.
     fn add_values_carefully(
         &self,
         kb: &mut KernelBuilder,
@@ -534,7 +533,7 @@ impl AttentionKernel {
         heads.iter().map(of_head).collect()
     }
 
-    /// Numbers that may be infinite or NaN times factors of which 0 leaves them out.
+    /// `x * factor`, but 0 where the factor is 0, even if `x` is infinite or NaN.
     fn scaled_carefully(&self, kb: &mut KernelBuilder, x: Value, factor: Value) -> Value {
         let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
         let none = kb.compare(CmpOp::Eq, factor, nothing);
@@ -542,7 +541,7 @@ impl AttentionKernel {
         kb.select(none, nothing, product)
     }
 
-    /// Scores under a mask, from a place on.
+    /// Applies a mask to the scores of the block at indices `at`.
     fn masked(&self, kb: &mut KernelBuilder, mask: &Mask, scores: Value, at: &[Value], keys: Extent) -> Option<Value> {
         Some(match &mask.step.op {
             ScoreOp::Causal => {
@@ -568,8 +567,8 @@ impl AttentionKernel {
         })
     }
 
-    /// An operand of a mask at a block: a transposed tile; a column or a row of one where queries
-    /// or keys share it.
+    /// An operand of a mask for a block: a transposed tile, or a column or row that broadcasts
+    /// where it does not depend on queries or keys.
     fn mask_tile(&self, kb: &mut KernelBuilder, what: &Formula, at: &[Value], keys: Extent) -> Option<Value> {
         let in_lanes = self.layout == QueryLayout::KeysInLanes;
         let (query, key) = (self.rank - 2, self.rank - 1);
@@ -597,7 +596,7 @@ impl AttentionKernel {
         )
     }
 
-    /// `e` to what was written as scores, minus a base.
+    /// `e^(score - base)`, in units of the unscaled scores.
     fn power(&self, kb: &mut KernelBuilder, scores: Value, base: Value) -> Value {
         let mut x = kb.binary(BinaryOp::Sub, scores, base);
         if let Some(factor) = self.scale.exponents {

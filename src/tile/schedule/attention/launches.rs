@@ -1,8 +1,9 @@
-//! Replaces each launch of an attention.
+//! Replaces launches of attention kernels by launches of their variants.
 //!
-//! In: a module whose attentions have unscheduled kernels, and a machine's numbers. Out: the same
-//! module, each of their launches replaced by launches of the machine's variants (`variants`), with
-//! a choice where the number of queries decides and is known only in the call.
+//! In: a module with unscheduled attention kernels, and a machine's parameters. Out: the same
+//! module, with each of their launches replaced by the launches of its variants for the machine
+//! (`variants`), and with a branch where the choice depends on a number of queries that is known
+//! only at run time.
 //!
 //! ```text
 //!   launch @attention.0(%q, %k, %v, %y)        ->      %c = ge (dim S), 257
@@ -25,8 +26,8 @@ use crate::tile::{
     Terminator, Type, Value, View, numbered_kind, simplify,
 };
 
-/// Gives each attention the variants of a machine, or the ones that exist already
-/// (`divided`, by the name of its kernel); returns the names of the new kernels.
+/// Replaces each attention by its variants for a machine, or by kernels that were made for it
+/// before (`divided`, by the name of its kernel); returns the names of the new kernels.
 ///
 /// # Errors
 /// A variant that cannot be written, a bug in attnc.
@@ -40,7 +41,7 @@ pub(in crate::tile::schedule) fn expand(
         let is_replaceable = |f: &Described| module.plans.iter().all(|plan| may_be_replaced_in(plan, k, f));
         found.extend(Described::of(k).filter(is_replaceable).map(|f| (k.name.clone(), f)));
     }
-    // Keys that are values too are copied once.
+    // Where one buffer is both keys and values, it is copied once.
     let mut launched: BTreeMap<String, BTreeSet<bool>> = BTreeMap::new();
     for plan in &module.plans {
         for (_, _, data) in plan.body.insts() {
@@ -54,8 +55,8 @@ pub(in crate::tile::schedule) fn expand(
     if launched.is_empty() {
         return Ok(BTreeSet::new());
     }
-    // All get their numbers again, in the order of what they were made of: a copy of keys may be
-    // one of something else too.
+    // Unscheduled kernels are numbered anew, in the order of their originals: a copy of keys may
+    // equal a kernel that something else launches.
     let kind = |k: &Kernel| {
         let kind = numbered_kind(&k.name).filter(|_| k.state == State::Unscheduled);
         kind.map(str::to_string)
@@ -74,7 +75,7 @@ pub(in crate::tile::schedule) fn expand(
             }
         } else if let Some(kind) = kind(&k) {
             let old = std::mem::replace(&mut k.name, kind);
-            // It accesses what it did, whatever its name.
+            // A new name does not change its accesses.
             let new = kernels.add_as_it_is(k);
             if old != new {
                 renamed.insert(old, new);
@@ -104,14 +105,14 @@ pub(in crate::tile::schedule) fn expand(
     Ok(changed)
 }
 
-/// Is a kernel an attention all of whose launches may be replaced by a variant?
+/// Whether a kernel is an attention all of whose launches can be replaced by a variant.
 pub(in crate::tile::schedule) fn may_be_replaced(module: &Module, kernel: &Kernel) -> bool {
     let found = Described::of(kernel);
     found.is_some_and(|f| module.plans.iter().all(|plan| may_be_replaced_in(plan, kernel, &f)))
 }
 
-/// May all launches of an attention in a plan be replaced by a variant? Not where a result is
-/// written over what the attention reads, for variants read in other orders; nor in a plan that
+/// Whether all launches of an attention in a plan can be replaced by a variant. Not where a result
+/// overwrites an input of the attention, since variants read in other orders; nor in a plan that
 /// prepares parameters, which has no slots for copies.
 fn may_be_replaced_in(plan: &Plan, kernel: &Kernel, found: &Described) -> bool {
     let inputs = found.attention.inputs();
@@ -134,13 +135,13 @@ fn may_be_replaced_in(plan: &Plan, kernel: &Kernel, found: &Described) -> bool {
     })
 }
 
-/// Does a launch of an attention have the same keys and values?
+/// Whether a launch of an attention has one view for both keys and values.
 fn keys_are_values(body: &Body, operands: &[Value]) -> bool {
     let view = |n: usize| operands.get(n).and_then(|v| View::of(body, *v));
     view(KEYS).is_some_and(|k| view(VALUES) == Some(k))
 }
 
-/// A plan whose launches are gone through.
+/// Rewrites the launches of one plan.
 struct Walk<'a> {
     /// The variants of each launch.
     variants: BTreeMap<Inst, &'a Variants>,
@@ -153,7 +154,7 @@ impl Walk<'_> {
     /// Replaces all launches of attentions.
     fn run(&mut self) -> Result<(), String> {
         for block in self.plan.body.reverse_postorder() {
-            // The instructions after a launch may move to another block.
+            // Instructions after a launch may move to another block.
             let mut rest = Some(block);
             while let Some(block) = rest {
                 rest = self.next(block)?;
@@ -162,7 +163,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Replaces the first launch of an attention in a block; the block in which what follows it is.
+    /// Replaces the first launch of an attention in a block; returns the block that then holds the
+    /// instructions after it, or `None` if there is no such launch.
     fn next(&mut self, block: Block) -> Result<Option<Block>, String> {
         let body = &self.plan.body;
         let found = body.block(block).insts.iter().find_map(|inst| Some((*inst, *self.variants.get(inst)?)));
@@ -175,9 +177,9 @@ impl Walk<'_> {
         }
         let numbers =
             (0u32..).zip(&variants.slots).map(|(others, of)| new_slot(self.plan, &of.bytes, at, others)).collect();
-        // The launch stays where it was until all is before it.
+        // The launch marks the insertion point until all else is emitted.
         let body = &mut self.plan.body;
-        let here = body.block(block).insts.iter().position(|i| *i == at.inst).ok_or("a launch has gone")?;
+        let here = body.block(block).insts.iter().position(|i| *i == at.inst).ok_or("a launch is not in its block")?;
         let rest = body.block_mut(block).insts.split_off(here);
         body.block_mut(block).insts.push(at.inst);
         let terminator = body.block(block).terminator.clone();
@@ -198,7 +200,7 @@ impl Walk<'_> {
         Ok(Some(at.block))
     }
 
-    /// Makes the slots up to `last`, if that is a slot.
+    /// Creates the slots up to root `last`, if that is a slot.
     fn make_slots(&mut self, what: &mut Expansion<'_>, last: Value, at: At) -> Result<(), String> {
         while usize::try_from(last.as_u32()).is_ok_and(|last| last >= what.roots.len()) {
             let others = what.roots.len() - what.operands;
@@ -207,7 +209,7 @@ impl Walk<'_> {
             let number = *what.numbers.get(others).ok_or("an attention without its slot")?;
             let (entry, op) = (self.plan.body.entry(), Op::Plan(PlanOp::Slot(number)));
             let made = if what.from == entry {
-                // Here, or at the end of the block that this one follows.
+                // Before the launch, or at the end of the entry block if the launch has moved on.
                 let body = &mut self.plan.body;
                 let made = body.make_inst(op, Vec::new(), Some(Type::Buffer(ty)), at.loc);
                 let list = &mut body.block_mut(entry).insts;
@@ -222,7 +224,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Puts a variant before a launch, which goes along to the block where it ends.
+    /// Emits a variant before the launch; if the variant branches, the launch moves to the block
+    /// where the branches meet.
     fn emit(&mut self, variant: &Variant, what: &mut Expansion<'_>, at: &mut At) -> Result<(), String> {
         match variant {
             Variant::Launches(list) => {
@@ -275,12 +278,12 @@ impl Walk<'_> {
 /// A launch that is replaced.
 struct Expansion<'a> {
     variants: &'a Variants,
-    /// The block in which it stood.
+    /// The block of the original launch.
     from: Block,
-    /// The numbers of its slots.
+    /// Slot numbers, in the order of `variants.slots`.
     numbers: Vec<u32>,
-    /// How many operands it has.
+    /// Number of operands: later roots are slots.
     operands: usize,
-    /// Where they lie, and the slots so far.
+    /// Views of the operands, then of the slots created so far.
     roots: Vec<View>,
 }

@@ -1,24 +1,27 @@
-//! Keys in parts: a call of few queries on a GPU, as in writing token by token, divides them among
-//! blocks.
+//! Split keys (flash decoding): on a GPU, a call with few queries, as in token-by-token generation,
+//! divides the keys among blocks.
 //!
-//! In: an attention, a kind of GPU. Out: how many parts there are, where they begin and end, what
-//! they give, and the kernel that combines that (Dao et al. 2023, "Flash-Decoding for long-context
-//! inference"). One query of each head has a block, so without this a call of 32 heads has 32
-//! blocks, on 132 multiprocessors. This must not know how a part is computed. There are two
-//! such kernels, one of fragments (`tensor_cores::split`) and one that works in runs
-//! ([`super::part`]).
+//! In: an attention and a GPU architecture. Out: the number of parts, their bounds, the buffers for
+//! partial results, and the kernel that combines them (Dao et al. 2023, "Flash-Decoding for
+//! long-context inference"). Each head and query has one block, so without this a call of one query
+//! and 32 heads has 32 blocks, on 132 multiprocessors. This must not know how a part is computed.
+//! Two kernels do that, one with tensor core fragments (`tensor_cores::split`) and one that works
+//! in runs ([`super::part`]).
 //!
 //! ```text
-//! part     grid (batch and heads.., queries, parts):  as the kernel of all keys, for blocks of keys from one on; stores the weighted
-//!          values, and the maximum and the sum of each query                            [.., S, parts, E], [.., S, parts, 2]
+//! part     grid (batch and heads.., queries, parts):
+//!          as the kernel of all keys, but for one part's blocks of keys; stores
+//!          the weighted values                      [.., S, parts, E]
+//!          and each query's maximum m_i, sum l_i    [.., S, parts, 2]
 //! combine  grid (batch and heads.., S, ceil(E, 256)):
-//!          m = max of all m_i;  w_i = 2^((m_i - m) f);  y = sum w_i acc_i / sum w_i l_i;  epilogue;  store
+//!          m = max of all m_i;  w_i = 2^((m_i - m) f)
+//!          y = sum w_i acc_i / sum w_i l_i;  epilogue;  store
 //! ```
 //!
-//! How many parts there are is known when the kernel is compiled ([`Reads::parts`]); how long they
-//! are follows from the number of keys of the call: equal numbers of blocks, the last of which may
-//! have none. A part that sees no key has a maximum of `-inf` and a weight of
-//! 0. A sink is counted by the first part. Terms with a weight of 0 are left out.
+//! The number of parts is fixed at compile time ([`Reads::parts`]); their length follows from the
+//! number of keys of the call: equal numbers of blocks, except that the last parts may have fewer
+//! or none. A part that sees no key has a maximum of `-inf` and a weight of 0. The first part
+//! counts a sink. Terms with a weight of 0 are left out.
 
 use super::{ONE, WIDTH, first_hiding, formula_of, normalised};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
@@ -30,19 +33,19 @@ use crate::tile::{
     tile_size,
 };
 
-/// The most queries of such a call.
+/// Largest number of queries for which keys are divided.
 pub(in crate::tile::schedule) const FEW_QUERIES: i64 = 16;
-/// The most parts: what combines them goes through all that they give.
+/// Largest number of parts: the combining kernel reads the results of all of them.
 const MOST_PARTS: i64 = 32;
-/// The most heads that a block reads keys and values for: each has a maximum, a sum and a result,
-/// and sums in registers.
+/// Largest number of heads that share a block: each has its own maximum, sum, result and partial
+/// sums in registers.
 const MOST_HEADS: i64 = 8;
-/// Bytes of shared memory that a block of several heads may need, on every processor: beside what
-/// is kept for products and reductions.
+/// Bytes of shared memory that a block of several heads may need, on every GPU, beside those
+/// reserved for matmuls and reductions.
 const SHARED: i64 = 80 << 10;
-/// Assumed number of keys where it is not known.
+/// Assumed number of keys where it is known only at run time.
 const UNKNOWN: i64 = 4096;
-/// Bytes that could be read in the time that a launch takes (`gpu::cost`).
+/// Bytes that could be read in the time of a launch (`gpu::cost`).
 const LAUNCH: i64 = 6_700_000;
 
 /// The memory traffic of a call of few queries.
@@ -53,12 +56,12 @@ pub(in crate::tile::schedule) struct Reads<'a> {
     pub(in crate::tile::schedule) points: &'a [Dim],
     /// Queries.
     pub(in crate::tile::schedule) queries: &'a Dim,
-    /// Number of keys, of keys per block, and bytes of a key with its value.
+    /// Number of keys, keys per block, and bytes of a key with its value.
     pub(in crate::tile::schedule) keys: &'a Dim,
     pub(in crate::tile::schedule) block: i64,
     pub(in crate::tile::schedule) bytes: i64,
-    /// Blocks that a multiprocessor needs to read as fast as it can: of which some wait for memory
-    /// while others compute.
+    /// Blocks per multiprocessor that saturate memory bandwidth: some wait for memory while others
+    /// compute.
     pub(in crate::tile::schedule) busy: i64,
 }
 
@@ -67,26 +70,25 @@ pub(in crate::tile::schedule) struct Reads<'a> {
 pub(in crate::tile::schedule) enum Whole {
     /// There are more queries than [`FEW_QUERIES`] in all calls.
     ManyQueries,
-    /// As many keys as queries are no work where these are few.
+    /// Queries and keys have the same extent, so few queries mean few keys.
     AsManyKeys,
-    /// There are blocks for all multiprocessors.
+    /// There are enough blocks for all multiprocessors.
     EnoughBlocks,
-    /// Parts would have less than two blocks of keys.
+    /// A part would have fewer than two blocks of keys.
     FewKeys,
-    /// Reading takes less than another launch.
+    /// Another launch costs more than the faster reads save.
     FewBytes,
 }
 
 impl Reads<'_> {
-    /// The number of parts of the keys: enough that the blocks of all run at a time and every
-    /// multiprocessor has [`Reads::busy`] of them, but each part at least two blocks of keys, since
-    /// the first has nothing to hide its reads behind; and [`MOST_PARTS`] at most.
+    /// The number of parts: as many as let all blocks run at once with [`Reads::busy`] of them on
+    /// every multiprocessor, but with at least two blocks of keys in each part, since the first
+    /// block's reads are not hidden behind computation; and at most [`MOST_PARTS`].
     ///
-    /// With fewer blocks than that, memory is read in proportion slower; parts cost a second launch
-    /// and what they store. So 32 heads of 4096 keys, 134 MB of `f32`, read by 32 blocks of 528,
-    /// take as long as 2.2 GB, and in 16 parts as 145 MB. A gain of less than a fifth does not
-    /// count: the numbers are rough. An extent that is not known counts as 1, a number of keys as
-    /// [`UNKNOWN`].
+    /// With fewer blocks, memory is read proportionally slower; parts cost a second launch and the
+    /// stores of their results. So 32 heads of 4096 keys, 134 MB of `f32`, read by 32 blocks of
+    /// 528, take as long as 2.2 GB, and in 16 parts as 145 MB. Gains below a fifth are ignored: the
+    /// numbers are rough. An unknown extent counts as 1, an unknown number of keys as [`UNKNOWN`].
     pub(in crate::tile::schedule) fn parts(&self) -> Result<i64, Whole> {
         if self.queries == self.keys {
             return Err(Whole::AsManyKeys);
@@ -113,9 +115,9 @@ impl Reads<'_> {
     }
 }
 
-/// The results of the parts of the keys, of `f32`.
+/// Shape of the partial results of the parts, in `f32`.
 pub(in crate::tile::schedule) struct PartialResults {
-    /// Extents of the leading axes, and of the queries of a call of few.
+    /// Extents of the leading axes, and of queries: at most [`FEW_QUERIES`].
     lead: Vec<Dim>,
     pub(in crate::tile::schedule) queries: Dim,
     pub(in crate::tile::schedule) parts: i64,
@@ -123,12 +125,12 @@ pub(in crate::tile::schedule) struct PartialResults {
     width: Dim,
 }
 
-/// The part of the keys that a block goes through.
+/// The part of the keys that a block processes.
 #[derive(Clone, Copy)]
 pub(in crate::tile::schedule) struct Part {
-    /// Its number.
+    /// Index of the part, a grid point.
     pub(in crate::tile::schedule) number: Value,
-    /// The first key, and where they end.
+    /// First key, and the end of the keys (exclusive).
     pub(in crate::tile::schedule) start: Value,
     pub(in crate::tile::schedule) end: Value,
     /// Buffers of weighted values, and of maxima and sums.
@@ -137,14 +139,14 @@ pub(in crate::tile::schedule) struct Part {
 }
 
 impl PartialResults {
-    /// The results of a number of parts, for queries, keys and values of these extents.
+    /// Partial results of `parts` parts, for queries, keys and values of these extents.
     pub(in crate::tile::schedule) fn new(lead: &[Dim], queries: &Dim, parts: i64, width: &Dim) -> PartialResults {
-        // Of the queries that there are: what nobody writes, nobody reads.
+        // More than [`FEW_QUERIES`] are never computed this way.
         let queries = queries.min_with(&FEW_QUERIES.into());
         PartialResults { lead: lead.to_vec(), queries, parts, width: width.clone() }
     }
 
-    /// The weighted values of all parts, and their maxima and sums.
+    /// Types of the weighted values of all parts, and of their maxima and sums.
     pub(in crate::tile::schedule) fn types(&self) -> [BufferType; 2] {
         let of = |cols: Dim| {
             let shape = [self.lead.as_slice(), &[self.queries.clone(), self.parts.into(), cols]].concat();
@@ -153,8 +155,8 @@ impl PartialResults {
         [of(self.width.clone()), of(2.into())]
     }
 
-    /// The part of a block, whose number is a point of the grid; the results are the parameters
-    /// from `own` on.
+    /// The part of a block, whose index is a grid point; the results are the parameters starting at
+    /// index `own`.
     pub(in crate::tile::schedule) fn part(
         &self,
         kb: &mut KernelBuilder,
@@ -176,8 +178,8 @@ impl PartialResults {
         Some(Part { number, start, end, sums, statistics })
     }
 
-    /// The kernel that combines the parts: the parameters of the attention's, and the results.
-    /// Differences of maxima times `exponents` are exponents of 2.
+    /// The kernel that combines the parts; its parameters are the attention's, then the partial
+    /// results. Differences of maxima times `exponents` are exponents of 2.
     pub(in crate::tile::schedule) fn combine(
         &self,
         unscheduled: &Kernel,
@@ -232,7 +234,8 @@ impl PartialResults {
 }
 
 impl Part {
-    /// Initial values: a sink's score and its weight for the first part, nothing for the others.
+    /// The initial maximum and sum: a sink's score and weight for the first part, `-inf` and 0 for
+    /// the others.
     pub(in crate::tile::schedule) fn of_first(self, kb: &mut KernelBuilder, [highest, sum]: [Value; 2]) -> [Value; 2] {
         let zero = kb.index(0);
         let is_first = kb.compare_scalars(CmpOp::Eq, self.number, zero);
@@ -241,33 +244,34 @@ impl Part {
         [kb.select(is_first, highest, bottom), kb.select(is_first, sum, nothing)]
     }
 
-    /// Where the keys of the part end, or others do that end before.
+    /// The smaller of `end` and the end of the part.
     pub(in crate::tile::schedule) fn end_before(self, kb: &mut KernelBuilder, end: Value) -> Value {
         kb.index_binary(BinaryOp::Min, end, self.end)
     }
 }
 
-/// The last leading axis along which keys and values repeat: heads of a group, which share them.
+/// The last leading axis along which keys and values repeat: heads that share them (grouped-query
+/// attention).
 pub(in crate::tile::schedule) fn shared_axis(lead: &[Dim], k: &BufferType, v: &BufferType) -> Option<usize> {
     let repeats = |b: &BufferType, axis: usize| b.strides.get(axis).is_some_and(|d| *d == Dim::zero());
     let heads = |axis: usize| lead.get(axis).and_then(Dim::as_const).is_some_and(|n| n > 1);
     (0..lead.len()).rev().find(|axis| heads(*axis) && repeats(k, *axis) && repeats(v, *axis))
 }
 
-/// Heads that share keys and values and have one block where keys are in lanes: it reads them once
-/// for all.
+/// Heads that share keys and values and one block, with keys in lanes: the block reads them once
+/// for all of these heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     /// The axis of heads.
     pub(super) axis: usize,
-    /// Heads per block.
+    /// Heads per block; divides the axis' extent.
     pub(super) heads: i64,
 }
 
 impl Group {
-    /// The heads of a block of an attention on a GPU, as many as fit. Heads of an unknown width, or
-    /// wider than a tile, have blocks of their own; so have heads that differ in the keys that
-    /// masks hide, if these decide which blocks are visited.
+    /// The group of an attention on a GPU, with as many heads as fit. Heads whose width is unknown
+    /// or exceeds a tile are not grouped, nor are heads with different masks where masks decide
+    /// which blocks are visited.
     pub(super) fn of(unscheduled: &Kernel, found: &Described, target: Target) -> Option<Group> {
         target.gpu?;
         let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
@@ -276,7 +280,7 @@ impl Group {
         let values = tile_size(ty(VALUES)?.shape.last()?, WIDTH);
         let axis = shared_axis(lead, ty(KEYS)?, ty(VALUES)?)?;
         let all = lead.get(axis)?.as_const()?;
-        // Values that several heads need are kept; each has its queries, two results, scores.
+        // Shared values are kept; each head has its own queries, two results and scores.
         let bytes = |heads: i64| 4 * target.keys * values + heads * (4 * (width + 2 * values) + 1024);
         // A schedule for which this is still too large tries tiles of fewer columns.
         let most = MOST_HEADS.min(target.columns / 4);
@@ -298,8 +302,8 @@ impl Group {
     }
 }
 
-/// The kernel of a part, without parameters for the attention's results; and the indices of the
-/// attention's parameters that it has.
+/// The kernel of a part without the attention's output parameters, and the indices of the
+/// attention's parameters that it keeps.
 pub(in crate::tile::schedule) fn without_results(mut kernel: Kernel, unscheduled: &Kernel) -> (Kernel, Vec<usize>) {
     let is_read = |n: usize| unscheduled.params.get(n).is_some_and(|p| p.mode == ParamMode::In);
     let own = unscheduled.params.len();
@@ -323,7 +327,7 @@ mod tests {
     #[test]
     fn keys_are_divided_so_that_every_multiprocessor_has_work() {
         let unknown = Dim::symbol("T");
-        // 4 blocks for each of 132 multiprocessors, no more: a second wave would take as long
+        // 4 blocks for each of 132 multiprocessors, not more: a second wave would take as long
         // again.
         assert_eq!(of(&[32.into()], unknown.clone()), Ok(16));
         assert_eq!(of(&[60.into()], unknown.clone()), Ok(8));
@@ -338,8 +342,8 @@ mod tests {
 
     #[test]
     fn parts_pay_for_a_launch() {
-        // One head of 260 keys: 0.27 MB, by one block of 528 as slow as 140 MB, and in two parts as
-        // half of that. 260 of 20 bytes are not.
+        // One head of 260 keys: 0.27 MB, read by one block of 528 as slowly as 140 MB, and in two
+        // parts as half of that. With 20 bytes per key, parts do not pay.
         let of = |bytes: i64| {
             let (queries, keys) = (&Dim::symbol("S"), &260.into());
             Reads { arch: GpuArch::Sm90a, points: &[], queries, keys, block: 64, bytes, busy: 4 }.parts()

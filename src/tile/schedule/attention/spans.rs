@@ -1,34 +1,35 @@
-//! Bounds of what a formula computes over a block of pairs: interval arithmetic on single numbers.
+//! Interval arithmetic: scalar bounds of a formula over a block of query-key pairs.
 //!
-//! In: an operation of a formula, and bounds of its operands. Out: operations that compute the
-//! bounds of its result. It must not know masks, queries and keys.
+//! In: an operation of a formula, and bounds of its operands. Out: IR that computes the bounds of
+//! its result. This must not know masks, queries or keys.
 //!
-//! The bounds hold for the values that the kernel computes. Integers wrap: where a sum or product
-//! may overflow, its bounds are the bounds of the type. Floats are rounded as the kernel rounds
-//! them, which keeps order; where they may be farther from 0 than 1e30, nothing is known.
+//! The bounds hold for the values as the kernel computes them. Integers wrap: where a sum or
+//! product may overflow, its bounds are the range of the type. Floats are rounded as the kernel
+//! rounds them, which is monotone; where they may exceed 1e30 in magnitude, nothing is known.
 
 use crate::scalar::{BinaryOp, Change, CmpOp, Scalar, UnaryOp};
 use crate::shape::Elem;
 use crate::tile::{KernelBuilder, Op, Type, Value};
 
-/// The least and the greatest `i32`.
+/// Smallest and largest `i32`.
 pub(super) const I32: [i128; 2] = [i32::MIN as i128, i32::MAX as i128];
-/// Bounds of `i64` are assumed to lie within this distance of 0.
+/// Limit of the magnitude of `i64` bounds; beyond it the span is unknown.
 pub(super) const FAR: i128 = 1 << 61;
-/// Bounds of floats are assumed to lie within this distance of 0: none of their sums overflows.
+/// Limit of the magnitude of float bounds, so that none of their sums overflows; beyond it the span
+/// is unknown.
 pub(super) const FAR_FLOAT: f64 = 1e30;
-/// Elements of buffers are assumed to lie within this distance of 0, which leaves room for sums and
-/// for the widening of bounds.
+/// Limit of the magnitude of floats read from a buffer, which leaves slack for sums and widened
+/// bounds.
 pub(super) const FAR_READ: f64 = 1e28;
 
-/// Bounds of an operation of a formula.
+/// Bounds of the result of an operation.
 #[derive(Clone, Copy)]
 pub(in crate::tile::schedule) enum Span {
-    /// Integers, as indices, and what is known of both bounds at compile time.
+    /// Integers: both bounds as run-time indices, and compile-time limits of these bounds.
     Ints([Value; 2], [i128; 2]),
-    /// Finite floats.
+    /// Finite floats: run-time bounds, and compile-time limits of them.
     Floats([Value; 2], [f64; 2]),
-    /// Is it true for all elements, and for any? `None` where that is not known.
+    /// Whether a condition is true for all elements, and for any. `None` where unknown.
     Truth { always: Option<Value>, ever: Option<Value> },
     /// Anything.
     Unknown,
@@ -36,19 +37,19 @@ pub(in crate::tile::schedule) enum Span {
 
 pub(super) const MAYBE: Span = Span::Truth { always: None, ever: None };
 
-/// An index: a value, or a number that has no value yet.
+/// An index: a value, or a literal not yet in the IR.
 #[derive(Clone, Copy)]
 pub(super) enum Number {
     Value(Value),
     Literal(i64),
 }
 
-/// Two conditions, where both are known.
+/// Combines two conditions; `None` unless both are known.
 pub(super) fn both(kb: &mut KernelBuilder, a: Option<Value>, b: Option<Value>, op: BinaryOp) -> Option<Value> {
     Some(kb.binary(op, a?, b?))
 }
 
-/// Two conditions, or the one that is known.
+/// Combines two conditions; if only one is known, returns that one.
 pub(super) fn either(kb: &mut KernelBuilder, a: Option<Value>, b: Option<Value>, op: BinaryOp) -> Option<Value> {
     match (a, b) {
         (Some(a), Some(b)) => Some(kb.binary(op, a, b)),
@@ -56,7 +57,7 @@ pub(super) fn either(kb: &mut KernelBuilder, a: Option<Value>, b: Option<Value>,
     }
 }
 
-/// Bounds of integers of a type, which wrap.
+/// Bounds of integers that wrap at the range of `elem`.
 pub(super) fn integers(kb: &mut KernelBuilder, bounds: [Number; 2], known: [i128; 2], elem: Elem) -> Span {
     let [low, high] = bounds.map(|n| match n {
         Number::Value(v) => v,
@@ -78,12 +79,12 @@ pub(super) fn integers(kb: &mut KernelBuilder, bounds: [Number; 2], known: [i128
     Span::Ints(bounds, I32)
 }
 
-/// Bounds of floats, if they are far from infinite.
+/// Bounds of floats, if within [`FAR_FLOAT`]; else unknown.
 pub(super) fn finite(bounds: [Value; 2], known: [f64; 2]) -> Span {
     if known.iter().all(|x| x.abs() <= FAR_FLOAT) { Span::Floats(bounds, known) } else { Span::Unknown }
 }
 
-/// Bounds of an operation's result, from the bounds of its operands.
+/// Bounds of an operation, from the bounds of its operands.
 pub(super) fn each(kb: &mut KernelBuilder, op: &Op, x: &[Span], elem: Elem) -> Span {
     match (op, x) {
         (Op::Compare(op), [a, b]) => compared(kb, *op, *a, *b),
@@ -188,7 +189,7 @@ fn of_integers(
         integers(kb, bounds, known, elem)
     };
     let straight = [(a[0], b[0]), (a[1], b[1])];
-    // Products have bounds only where one factor is a number.
+    // Products have bounds only where one factor is constant.
     let (x, of_x, y, number) = if of_a[0] == of_a[1] { (b, of_b, a, of_a[0]) } else { (a, of_a, b, of_b[0]) };
     let is_number = of_a[0] == of_a[1] || of_b[0] == of_b[1];
     let fits = |x: i128| x.abs() <= 1 << 31;
@@ -213,7 +214,7 @@ fn of_integers(
     }
 }
 
-/// Bounds of an operation on two floats; rounding keeps their order.
+/// Bounds of an operation on two floats; rounding is monotone.
 fn of_floats(
     kb: &mut KernelBuilder,
     op: BinaryOp,
@@ -247,7 +248,7 @@ fn of_floats(
     }
 }
 
-/// Does a comparison hold for all pairs, or for any?
+/// Whether a comparison holds for all pairs, and for any.
 fn compared(kb: &mut KernelBuilder, op: CmpOp, a: Span, b: Span) -> Span {
     let (a, b) = match (a, b) {
         (Span::Ints(a, _), Span::Ints(b, _)) | (Span::Floats(a, _), Span::Floats(b, _)) => (a, b),

@@ -1,19 +1,19 @@
-//! Which kernels compute an attention, and where they read its keys and values from.
+//! Chooses the kernels of an attention, and the copies of its keys and values.
 //!
-//! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the launches that
-//! replace a launch of it ([`Variant`]), and their kernels. A kernel of attention goes through keys
-//! and values once for each tile of queries. Interleaved heads (`[S, H * D]`, as a projection
-//! leaves them) are slow to read in place: each row of a head is on a page of its own, and the rows
-//! fall into few sets of the caches. Where there are many queries, each head's keys and values are
-//! first copied to contiguous rows, as `f32`; so are keys and values of other types, which the
-//! kernel would convert for each tile of queries again. A few queries, one after another, have a
-//! kernel of their own ([`QueryLayout`]). Where all are `bf16` and the machine multiplies pairs of
-//! such steps, several queries have a kernel that does so: keys are copied to contiguous rows as
-//! they are, values to panels for blocks of keys. The number of queries may be known only in the
-//! call, which then chooses.
+//! In: the unscheduled kernel of an attention, and a machine's parameters. Out: the launches that
+//! replace a launch of it ([`Variant`]), and their kernels. An attention kernel reads all keys and
+//! values once for each tile of queries. Interleaved heads (`[S, H * D]`, as a projection leaves
+//! them) are slow to read in place: each row of a head is on another page, and the rows map to few
+//! cache sets. With many queries, each head's keys and values are first copied to contiguous rows,
+//! as `f32`; so are keys and values of other types, which the kernel would otherwise convert again
+//! for each tile of queries. Few queries have a kernel that processes one at a time
+//! ([`QueryLayout`]). Where all operands are `bf16` and the machine multiplies pairs of k steps,
+//! several queries have a kernel that does so: keys are copied to contiguous rows without
+//! conversion, values to panels, one per block of keys. If the number of queries is known only at
+//! run time, the call chooses.
 //!
-//! This must not know plans. An operand is a [`View`] whose root is its place among the
-//! parameters of the unscheduled kernel; the roots after those are the slots of the arena.
+//! This must not know plans. An operand is a [`View`] whose root is its index among the parameters
+//! of the unscheduled kernel; the roots after those are slots of the arena.
 
 use super::parts::{FEW_QUERIES, Group, PartialResults, Reads, Whole};
 use super::{CHUNK, KEYS, QueryLayout, kernel, part};
@@ -22,18 +22,18 @@ use crate::tile::attention::{Described, KEYS as KEYS_PARAM, QUERIES, VALUES};
 use crate::tile::schedule::packing::{in_columns, with_repeats, without_repeats};
 use crate::tile::{BufferType, Kernel, Kernels, State, Target, Value, View, copy, tile_size};
 
-/// From this many queries on, interleaved keys and values are copied. Measured on 12 heads of 64:
-/// of the time with all in place, that saves a twentieth for 256 queries, a quarter for 1024, two
+/// Smallest number of queries for which interleaved keys and values are copied. Measured on 12
+/// heads of 64: copying saves a twentieth of the time for 256 queries, a quarter for 1024, two
 /// fifths for 2048.
 const MANY: i64 = 256;
-/// The same where each tile of queries would convert them again.
+/// The same for keys and values that each tile of queries would convert again.
 const SEVERAL: i64 = 64;
 
 /// How an attention is computed.
 pub(super) enum Variant {
-    /// In one way for `least` of `count` and more, in another for less.
+    /// `more` if `count >= least`, else `less`.
     Either { count: Dim, least: i64, more: Box<Variant>, less: Box<Variant> },
-    /// By launches, one after another.
+    /// Launches, in order.
     Launches(Vec<Launch>),
 }
 
@@ -49,7 +49,7 @@ pub(super) struct ScratchSlot {
     pub(super) ty: BufferType,
 }
 
-/// The replacement of an unscheduled kernel of attention.
+/// The replacement of a launch of an unscheduled attention kernel.
 pub(super) struct Variants {
     pub(super) variant: Variant,
     /// The slots that a launch needs, in order.
@@ -58,30 +58,29 @@ pub(super) struct Variants {
     pub(super) kernels: Vec<String>,
 }
 
-/// Kernels that were made for an attention before: a kernel for many queries, and two for few,
-/// whose keys are divided among blocks. All are scheduled, but for the last.
+/// Kernels made for an attention by an earlier step: one for many queries, and two for few, whose
+/// keys are divided among blocks. All but `combine` are scheduled.
 pub(in crate::tile::schedule) struct Divided {
-    /// The most queries that are few.
+    /// Largest number of queries for which keys are divided.
     pub(in crate::tile::schedule) queries: i64,
-    /// The kernel for many, with the parameters of the attention's.
+    /// The kernel for more queries, with the attention's parameters.
     pub(in crate::tile::schedule) whole: Kernel,
-    /// The kernel of a part of the keys: its parameters are some of the attention's, by their
-    /// places, and the results.
+    /// The kernel of a part of the keys: its parameters are the attention's at the indices
+    /// `params`, then the partial results.
     pub(in crate::tile::schedule) part: Kernel,
     pub(in crate::tile::schedule) params: Vec<usize>,
-    /// The same for calls of at most this many queries, of heads that share keys and values.
+    /// Replaces `part` in calls of at most this many queries, where heads share keys and values.
     pub(in crate::tile::schedule) of_groups: Option<(i64, Kernel)>,
-    /// The kernel that combines the results, which is not scheduled: the parameters of the
-    /// attention's, and the results.
+    /// The unscheduled kernel that combines the results: its parameters are the attention's, then
+    /// the partial results.
     pub(in crate::tile::schedule) combine: Kernel,
-    /// The results of all parts.
     pub(in crate::tile::schedule) results: PartialResults,
 }
 
 impl Variants {
-    /// Chooses the variants of an attention, or takes the ones that exist already;
-    /// `keys_are_values` says whether its launches have one buffer for both. Their kernels are
-    /// added to the others.
+    /// Chooses the variants of an attention, or uses those made before (`divided`);
+    /// `keys_are_values` is true if its launches have one buffer for both. Adds their kernels to
+    /// `kernels`.
     ///
     /// # Errors
     /// A kernel that cannot be written, a bug in attnc.
@@ -116,7 +115,7 @@ struct Choice<'a> {
     target: Target,
     keys_are_values: bool,
     kernels: &'a mut Kernels,
-    /// The operands as they lie.
+    /// Views of the original operands.
     operands: Vec<View>,
     slots: Vec<ScratchSlot>,
     made: Vec<String>,
@@ -127,13 +126,13 @@ impl Choice<'_> {
         self.operands.get(n).ok_or_else(|| "an attention without its operands".to_string())
     }
 
-    /// How many queries or keys there are.
+    /// Number of rows of an operand: of queries or keys.
     fn rows(&self, n: usize) -> Result<Dim, String> {
         let rows = self.operand(n)?.shape.iter().nth_back(1).cloned();
         rows.ok_or_else(|| "an operand of attention has no rows".to_string())
     }
 
-    /// The kernels that were made before.
+    /// Launches of the kernels that were made before.
     fn divided(&mut self, divided: &Divided) -> Result<Variant, String> {
         let count = self.rows(QUERIES)?;
         self.from(&count, divided.queries + 1, |choice, enough| {
@@ -155,7 +154,7 @@ impl Choice<'_> {
         })
     }
 
-    /// Slots for what parts of the keys give.
+    /// Slots for the partial results.
     fn slots_of(&mut self, results: &PartialResults) -> Result<Vec<View>, String> {
         let mut slots = Vec::new();
         for BufferType { elem, shape, .. } in results.types() {
@@ -167,8 +166,8 @@ impl Choice<'_> {
         Ok(slots)
     }
 
-    /// The kernel of a part of the keys, which has some of the parameters, and then the one that
-    /// combines the results.
+    /// Launches the kernel of a part of the keys, on the parameters that it keeps, then the one
+    /// that combines the results.
     fn by_parts(&mut self, part: Kernel, params: &[usize], combine: Kernel, results: &[View]) -> Variant {
         let operands = self.operands.clone();
         let own = params.iter().filter_map(|n| operands.get(*n).cloned());
@@ -181,8 +180,7 @@ impl Choice<'_> {
         Variant::Launches(vec![part, combine])
     }
 
-    /// The launches of few queries whose keys are divided among blocks, by kernels that work in
-    /// runs.
+    /// Launches for few queries, with keys divided among blocks, by kernels that work in runs.
     fn in_parts(&mut self, parts: i64, side_by_side: bool) -> Result<Variant, String> {
         let (q, v) = (self.operand(QUERIES)?, self.operand(VALUES)?);
         let (Some((lead, [queries, _])), Some(width)) = (q.shape.split_last_chunk::<2>(), v.shape.last()) else {
@@ -206,7 +204,7 @@ impl Choice<'_> {
         })
     }
 
-    /// A launch of a kernel that is scheduled.
+    /// A launch of an already scheduled kernel.
     fn launch_as_it_is(&mut self, kind: &str, kernel: &Kernel, buffers: Vec<View>) -> Launch {
         let kernel = self.kernels.add_as_it_is(Kernel { name: kind.into(), ..kernel.clone() });
         self.made.push(kernel.clone());
@@ -218,21 +216,23 @@ impl Choice<'_> {
         if !self.is_paired()? {
             return self.of_f32(true);
         }
-        // Fewer queries pay for no copies.
+        // With fewer queries, copies do not pay.
         self.from(&count, SEVERAL, |choice, enough| match enough {
             true => choice.in_pairs(),
             false => choice.of_f32(false),
         })
     }
 
-    /// A kernel that computes in `f32` whatever the operands are, after copies if they may pay.
+    /// A kernel that computes in `f32` whatever the operands' types, after copies if allowed and
+    /// worthwhile.
     fn of_f32(&mut self, copies: bool) -> Result<Variant, String> {
         let tiles = |choice: &mut Self| match copies {
             true => choice.many(),
             false => choice.in_place(QueryLayout::InLanes),
         };
         let (count, others) = (self.rows(QUERIES)?, self.rows(KEYS_PARAM)?);
-        // As many keys as queries are no work where they are few.
+        // If queries and keys have the same extent, few queries mean few keys, and no variant is
+        // needed.
         let side_by_side = is_row_after_row(self.operand(KEYS_PARAM)?) && is_row_after_row(self.operand(VALUES)?);
         if count == others {
             return tiles(self);
@@ -252,8 +252,8 @@ impl Choice<'_> {
         })
     }
 
-    /// Two ways to do something, for `least` of `count` and more, and for less: the one that is
-    /// known to be taken, or both and a choice in the call.
+    /// Builds a variant for `count >= least` (`true`) and one for less (`false`): only the one
+    /// taken if `count` is known at compile time, else both and a run-time choice.
     fn from(
         &mut self,
         count: &Dim,
@@ -288,8 +288,8 @@ impl Choice<'_> {
         })
     }
 
-    /// Do the products take pairs of `bf16` steps? Not where the machine has no such products,
-    /// operands are of other types, or heads of an odd or unknown width.
+    /// Whether matmuls use pairs of `bf16` k steps. Not where the machine has no such instructions,
+    /// operands have other types, or heads have an odd or unknown width.
     fn is_paired(&self) -> Result<bool, String> {
         let (q, k, v) = (self.operand(QUERIES)?, self.operand(KEYS_PARAM)?, self.operand(VALUES)?);
         let width = |v: &View| v.shape.last().and_then(Dim::as_const);
@@ -297,7 +297,7 @@ impl Choice<'_> {
         Ok(self.target.pairs.is_some() && fits && [q, k, v].iter().all(|v| v.elem == Elem::BF16))
     }
 
-    /// The kernel of products of pairs, after keys and values have been packed for it.
+    /// The kernel with matmuls over pairs, after keys and values have been packed for it.
     fn in_pairs(&mut self) -> Result<Variant, String> {
         let mut operands = self.operands.clone();
         let mut launches = Vec::new();
@@ -317,7 +317,7 @@ impl Choice<'_> {
         Ok(Variant::Launches(launches))
     }
 
-    /// A kernel on the operands where they lie.
+    /// A kernel on the original operands.
     fn in_place(&mut self, layout: QueryLayout) -> Result<Variant, String> {
         let operands = self.operands.clone();
         Ok(Variant::Launches(vec![self.attention(layout, operands)?]))
@@ -349,14 +349,14 @@ impl Choice<'_> {
         Launch { kernel, buffers }
     }
 
-    /// The root that stands for the next slot.
+    /// The root value that denotes the next slot.
     fn next_slot(&self) -> Result<Value, String> {
         let number = u32::try_from(self.operands.len() + self.slots.len());
         number.map(Value::from_u32).map_err(|_| "an attention has too many operands".to_string())
     }
 
-    /// A copy of a view as `f32`, or as it is, in row-major order but for the axes along which it
-    /// repeats.
+    /// Copies a view, converted to `elem`, to row-major order; axes along which it repeats are not
+    /// copied.
     fn row_after_row(&mut self, view: &View, elem: Elem, launches: &mut Vec<Launch>) -> Result<View, String> {
         let (from, kept) = without_repeats(view);
         let whole = View::whole(self.next_slot()?, &TensorType::new(elem, from.shape.clone()));
@@ -371,7 +371,7 @@ impl Choice<'_> {
     }
 }
 
-/// The number of queries from which on it pays to copy keys or values; `None` where it never does.
+/// Smallest number of queries for which it pays to copy keys or values; `None` where it never does.
 fn queries_that_pay(from: &View) -> Option<i64> {
     let [.., row, col] = from.strides.as_slice() else { return None };
     let width = from.shape.last()?;
@@ -379,18 +379,17 @@ fn queries_that_pay(from: &View) -> Option<i64> {
     if from.elem != Elem::F32 || !dense(row) && !dense(col) {
         return Some(SEVERAL);
     }
-    // Row after row already, or column after column.
+    // Row-major or column-major already.
     if dense(row) || row == width { None } else { Some(MANY) }
 }
 
-/// Do the elements of each row lie side by side?
+/// Whether each row is contiguous.
 fn is_row_after_row(v: &View) -> bool {
     v.strides.last().is_some_and(|d| d.as_const() == Some(1))
 }
 
-/// Into how many parts kernels that work in runs divide the keys of an attention, or why they do
-/// not; `None` where there is no GPU to divide them for, or nothing that is known to be an
-/// attention.
+/// Number of parts into which kernels that work in runs divide the keys of an attention, or why
+/// they do not; `None` without a GPU, or if the kernel does not have the operands of an attention.
 pub(in crate::tile::schedule) fn parts_in_runs(
     unscheduled: &Kernel,
     found: &Described,
@@ -412,8 +411,8 @@ pub(in crate::tile::schedule) fn parts_in_runs(
         width.saturating_mul(i64::try_from(b.elem.size()).unwrap_or(8))
     };
     let bytes = bytes(k).saturating_add(bytes(v));
-    // A block of eight warps waits for the keys of a block of keys, then for their values: half of
-    // the time for memory.
+    // A block of eight warps waits for a block of keys, then for their values: half of the time is
+    // spent waiting for memory.
     let busy = 4;
     Some(
         Reads { arch: target.gpu?, points: &points, queries, keys, block: tile_size(keys, target.keys), bytes, busy }
@@ -421,8 +420,7 @@ pub(in crate::tile::schedule) fn parts_in_runs(
     )
 }
 
-/// The axes of a view, heads after rows where they lie beside each other in a row: so they are read
-/// in order.
+/// The axes of a view in memory order: heads after rows where they are interleaved within a row.
 fn order_in_memory(from: &View) -> Vec<usize> {
     let mut order: Vec<usize> = (0..from.shape.len()).collect();
     if let [.., heads, rows, _] = from.strides.as_slice()

@@ -1,10 +1,10 @@
-//! Which blocks of keys the masks show to a tile of queries: blocks of which nothing is seen are
-//! not visited, and blocks that are seen as a whole are computed without the mask.
+//! Block skipping: blocks of keys that the masks hide from a whole tile of queries are not visited,
+//! and fully visible blocks are computed without the mask.
 //!
-//! In: the masks that hide keys and are formulas over positions, a tile of queries and a block of
-//! keys. Out: bounds of the formulas (`spans`), and a loop over blocks that tests them first, and
-//! goes on in one of three ways. Kernels for tensor cores, which copy blocks in the background, ask
-//! for the next block that is seen instead ([`Hiding::next_seen`]).
+//! In: the masks that hide keys, a tile of queries and a block of keys. Out: bounds of the masks'
+//! formulas (`spans`), and a loop over blocks that tests them first and then takes one of three
+//! branches. Tensor core kernels, which copy blocks in the background, instead search for the next
+//! visible block ([`Hiding::next_seen`]).
 //!
 //! ```text
 //!   for each block:  i in [row, row + Q), j in [key, key + 64)     j <= i and i - j <= W
@@ -12,17 +12,17 @@
 //!     always = key + 63 <= row     and  row + Q - 1 - key <= W     if true: scores as they are, else masked
 //! ```
 //!
-//! On CPUs a block that is seen in part loses the keys at its ends of which nothing is seen, by the
-//! same bounds for parts of it; and where nothing is seen of many blocks, all of them are skipped
-//! at once. With 4 heads of 64, a window of the last 256 keys and 16,384 queries takes 0.925 of the
-//! time that it took with whole blocks of 64 keys; blocks of 64, 96, 192 and 256 keys without their
-//! hidden ends take 1.03, 1.02, 1.01 and 1.01 times as long as blocks of 128.
+//! On CPUs the hidden keys at the ends of a partly visible block are trimmed, by the same bounds
+//! for parts of it; and where many blocks in a row are hidden, all of them are skipped at once.
+//! With 4 heads of 64, a sliding window of the last 256 keys and 16,384 queries, this takes 0.925
+//! of the time of whole blocks of 64 keys; trimmed blocks of 64, 96, 192 and 256 keys take 1.03,
+//! 1.02, 1.01 and 1.01 times as long as trimmed blocks of 128.
 //!
-//! The bounds of a vector (document ids) are its least and greatest element in the tile or block;
-//! floats that are read have them too, and where one of them is not finite, or farther from 0 than
-//! 1e28, nothing is concluded of that block. Unknown values (narrower floats, elements read
-//! for each pair) may be anything, so their blocks are visited. Skipping is exact: these masks come
-//! last and replace scores by `-inf`, whose weight is 0.
+//! The bounds of a vector (document ids) are its minimum and maximum in the tile or block; vectors
+//! of floats have them too, and where an element is not finite, or exceeds 1e28 in magnitude,
+//! nothing is concluded for that block. Unknown operands (narrower floats, buffers read for each
+//! pair) may have any value, so those blocks are visited. Skipping is exact: these masks come last
+//! and replace scores by `-inf`, whose weight is 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,33 +34,33 @@ use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Formula, Node, ScoreOp, Step};
 use crate::tile::{Extent, KernelBuilder, Op, Type, Value};
 
-/// The masks of an attention that hide keys, and the tile of queries that they hide them from.
+/// The masks of an attention that hide keys, and the tile of queries they apply to.
 pub(in crate::tile::schedule) struct Hiding<'a> {
     /// The masks, in order: the last ones of the attention.
     pub(in crate::tile::schedule) steps: Vec<&'a Step>,
     /// Rank of the buffers; the last two axes are rows and columns.
     pub(in crate::tile::schedule) rank: usize,
-    /// The index along the leading axes.
+    /// Indices along the leading axes.
     pub(in crate::tile::schedule) points: Vec<Value>,
-    /// The first query of a tile, its number of queries, and its last existing query.
+    /// First query, queries of a tile, and the last valid query in it.
     pub(in crate::tile::schedule) row: Value,
     pub(in crate::tile::schedule) queries: Extent,
     pub(in crate::tile::schedule) last_query: Value,
-    /// Number of keys, and that minus the number of queries.
+    /// Number of keys, and the number of keys minus that of queries.
     pub(in crate::tile::schedule) keys: Dim,
     pub(in crate::tile::schedule) shift: Value,
     /// Keys of a block.
     pub(in crate::tile::schedule) block: i64,
-    /// Are tiles whole, with zeros beyond the last query and key?
+    /// Whether tiles are whole, with zeros beyond the last query and key.
     pub(in crate::tile::schedule) whole_tiles: bool,
-    /// Is what differs from query to query or from key to key read?
+    /// Whether bounds read buffers that vary with queries or keys.
     pub(in crate::tile::schedule) reads: bool,
-    /// Bounds of buffers that differ from query to query alone, with what casts doubt on them: read
-    /// once.
+    /// Cached bounds of per-query buffers, by parameter index, with the conditions under which the
+    /// bounds are invalid.
     pub(in crate::tile::schedule) of_queries: BTreeMap<usize, (Span, Vec<Value>)>,
 }
 
-/// Some keys: the first, the last, and how many are read.
+/// A range of keys: the first, the last (inclusive), and how many are read.
 #[derive(Clone, Copy)]
 pub(in crate::tile::schedule) struct Keys {
     first: Value,
@@ -68,25 +68,26 @@ pub(in crate::tile::schedule) struct Keys {
     count: Extent,
 }
 
-/// What masks show of a block of keys: all pairs, or any? `None` where that is not known.
+/// Whether all pairs of a block of keys are visible (`always`), or any (`ever`); `None` where
+/// unknown.
 pub(in crate::tile::schedule) struct Seen {
     pub(in crate::tile::schedule) keys: Keys,
     pub(in crate::tile::schedule) always: Option<Value>,
     pub(in crate::tile::schedule) ever: Option<Value>,
 }
 
-/// How many keys at a time are left out at the ends of a block that is seen in part.
+/// Granularity, in keys, at which the ends of a partly visible block are trimmed.
 const PART: i64 = 32;
-/// How many blocks are skipped at a time where nothing is seen of them.
+/// Blocks that are skipped at once where all of them are hidden.
 const SKIPPED: i64 = 8;
 
-/// Is a mask a formula that reads something?
+/// Whether a mask is a formula that reads a buffer.
 pub(super) fn reads(step: &Step) -> bool {
     formula_of(step).is_some_and(|formula| formula.buffers().next().is_some())
 }
 
 impl AttentionKernel {
-    /// The masks from one on, which hide keys.
+    /// The masks starting at index `from`, all of which hide keys.
     pub(super) fn hiding(&self, kb: &mut KernelBuilder, from: usize) -> Option<Hiding<'_>> {
         let count = match self.queries {
             Extent::Static(n) => kb.index(n),
@@ -110,7 +111,7 @@ impl AttentionKernel {
         })
     }
 
-    /// One loop over blocks of keys that visits the blocks that are seen; the masks from `from` on
+    /// One loop over blocks of keys that visits only visible ones; the masks starting at `from`
     /// hide keys.
     pub(super) fn visible_round(
         &self,
@@ -137,7 +138,7 @@ impl AttentionKernel {
                 let next = kb.plus(now.next, blocks * self.block);
                 kb.br(rounds.head, &now.from(next).carried());
             };
-            // Where nothing is seen of many blocks, all of them are skipped.
+            // Skip many blocks at once where all are hidden.
             if let Some(near) = hiding.part(kb, now.next, 0, SKIPPED * self.block)? {
                 let (far, _) = kb.new_block(Vec::new());
                 let (one, _) = kb.new_block(Vec::new());
@@ -174,7 +175,7 @@ impl AttentionKernel {
 }
 
 impl Hiding<'_> {
-    /// Where the keys end that a query of the tile may see.
+    /// End (exclusive) of the keys that a query of the tile may see.
     pub(in crate::tile::schedule) fn end(&self, kb: &mut KernelBuilder) -> Value {
         let end = kb.dim(&self.keys);
         if !self.steps.iter().any(|step| step.op == ScoreOp::Causal) {
@@ -185,7 +186,7 @@ impl Hiding<'_> {
         kb.index_binary(BinaryOp::Min, end, seen)
     }
 
-    /// The block from a key on, which is before the end, and what the masks show of it.
+    /// The block that starts at key `first < end`, and its visibility.
     pub(in crate::tile::schedule) fn block_at(&self, kb: &mut KernelBuilder, first: Value, end: Value) -> Option<Seen> {
         let rest = kb.index_binary(BinaryOp::Sub, end, first);
         let most = kb.index(self.block);
@@ -201,12 +202,12 @@ impl Hiding<'_> {
         Some(Seen { keys, always, ever })
     }
 
-    /// What the masks show of some keys: all pairs, or any?
+    /// Whether the masks show all pairs of these keys, and any.
     fn seen_of(&self, kb: &mut KernelBuilder, keys: Keys) -> Option<(Option<Value>, Option<Value>)> {
         let (mut always, mut ever) = (None, None);
         for (n, step) in self.steps.iter().enumerate() {
             let seen = kb.placed(step.loc, |kb| self.seen(kb, step, keys))?;
-            // A mask of which nothing is known may hide any key, and may hide none.
+            // A mask with an unknown result may hide any key, or no key.
             let (a, e) = match seen {
                 Span::Truth { always, ever } => (always, ever),
                 Span::Ints(..) | Span::Floats(..) | Span::Unknown => (None, None),
@@ -217,8 +218,8 @@ impl Hiding<'_> {
         Some((always, ever))
     }
 
-    /// Is any of `count` keys seen, starting `after` keys behind `key`? Unknown if a mask reads
-    /// buffers, which would be read again for each part.
+    /// Whether any of `count` keys, starting `after` keys after `key`, is visible; `Some(None)` if
+    /// masks read memory, since each part would read it again.
     fn part(&self, kb: &mut KernelBuilder, key: Value, after: i64, count: i64) -> Option<Option<Value>> {
         if self.steps.iter().any(|step| reads(step)) {
             return Some(None);
@@ -228,8 +229,8 @@ impl Hiding<'_> {
         Some(self.seen_of(kb, Keys { first, last, count: Extent::Static(count) })?.1)
     }
 
-    /// The keys of a block without those at its ends of which nothing is seen, in steps of [`PART`]
-    /// keys: the first, and how many.
+    /// Trims the hidden keys at the ends of a block, in units of [`PART`] keys; returns the first
+    /// key and the count.
     fn trimmed(&self, kb: &mut KernelBuilder, block: Keys) -> Option<(Value, Extent)> {
         let parts = (self.block - 1) / PART + 1;
         let untouched = Some((block.first, block.count));
@@ -242,8 +243,7 @@ impl Hiding<'_> {
             let Some(seen) = self.part(kb, block.first, n * PART, PART)? else { return untouched };
             ever.push((n, seen));
         }
-        // The first part of which something is seen, and the end of the last one. Some part is
-        // left, and some key of it.
+        // Start of the first visible part, and end of the last one. At least one key is left.
         let at = |kb: &mut KernelBuilder, n: i64| kb.index(n * PART);
         let (mut start, mut stop) = (at(kb, parts - 1), at(kb, 1));
         for (n, seen) in ever.iter().rev().skip(1) {
@@ -256,7 +256,7 @@ impl Hiding<'_> {
         }
         let most = kb.plus(count, -1);
         let start = kb.index_binary(BinaryOp::Min, start, most);
-        // As it is: so that the verifier sees it at once.
+        // A no-op that makes the bound obvious to the verifier.
         let zero = kb.index(0);
         let start = kb.index_binary(BinaryOp::Max, start, zero);
         let stop = kb.index_binary(BinaryOp::Min, stop, count);
@@ -267,7 +267,7 @@ impl Hiding<'_> {
         Some((first, Extent::Bounded { value, max }))
     }
 
-    /// The first block from one on of which something is seen; `end` or more if there is no such
+    /// The first visible block, starting the search at `first`; `end` or more if there is no such
     /// block.
     pub(in crate::tile::schedule) fn next_seen(
         &self,
@@ -291,7 +291,7 @@ impl Hiding<'_> {
         Some(at)
     }
 
-    /// Does a mask show all pairs of a block, or any?
+    /// Whether a mask shows all pairs of a block, and any.
     fn seen(&self, kb: &mut KernelBuilder, step: &Step, keys: Keys) -> Option<Span> {
         match &step.op {
             ScoreOp::Causal => {
@@ -336,7 +336,7 @@ impl Hiding<'_> {
         Some(Span::Truth { always, ever })
     }
 
-    /// Bounds of what a formula reads.
+    /// Bounds of a leaf of a formula.
     fn span_of(&self, kb: &mut KernelBuilder, node: &Node, keys: Keys, doubts: &mut Vec<Value>) -> Option<Span> {
         Some(match node {
             Node::Literal(Scalar::Int(n), Elem::I32 | Elem::I64) => Span::Ints([kb.index(*n); 2], [i128::from(*n); 2]),
@@ -370,8 +370,8 @@ impl Hiding<'_> {
         })
     }
 
-    /// The same, with the bounds of what differs from query to query alone, read before the loops:
-    /// where there are no keys these reads are beyond the end.
+    /// Caches the bounds of buffers that vary only with queries, so that they are read once, before
+    /// the loops. They are read at key 0, which is out of bounds in a call without keys.
     pub(in crate::tile::schedule) fn with_queries(mut self, kb: &mut KernelBuilder) -> Option<Self> {
         for n in self.buffers() {
             if self.reads && self.varies(kb, n)? == Varies::WithQueries {
@@ -383,7 +383,7 @@ impl Hiding<'_> {
         Some(self)
     }
 
-    /// Do bounds read vectors: buffers that differ from query to query, or from key to key?
+    /// Whether bounds read vectors: buffers that vary only with queries or only with keys.
     pub(in crate::tile::schedule) fn reads_vectors(&self, kb: &KernelBuilder) -> bool {
         let vector = |n: usize| matches!(self.varies(kb, n), Some(Varies::WithQueries | Varies::WithKeys));
         self.buffers().into_iter().any(vector)
@@ -406,7 +406,7 @@ impl Hiding<'_> {
         })
     }
 
-    /// Bounds of a buffer from a key on: of one element, or of a number of elements along an axis.
+    /// Bounds of a buffer at key `first`: of one element, or of a number of elements along an axis.
     fn read(
         &self,
         kb: &mut KernelBuilder,
@@ -440,7 +440,7 @@ impl Hiding<'_> {
         if ty.elem == Elem::I32 {
             return Some(Span::Ints([least, most].map(|x| kb.to_index(x)), I32));
         }
-        // 0 where it is finite, else NaN.
+        // 0 for a finite number, else NaN.
         let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
         let rest = kb.binary(BinaryOp::Sub, all, all);
         let is_special = kb.compare(CmpOp::Ne, rest, zero);
@@ -453,7 +453,7 @@ impl Hiding<'_> {
     }
 }
 
-/// With what the elements of a buffer differ.
+/// Which of queries and keys a buffer varies with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Varies {
     No,

@@ -1,20 +1,17 @@
-//! How many blocks of keys the masks of an attention leave: what a kernel visits, counted before
-//! anything runs.
+//! Counts the blocks of keys that an attention's masks leave to visit, at compile time.
 //!
 //! ```text
 //! where S = 4096, 372 of 4096 blocks of 32 queries by 128 keys are visited (9.1 %), 124 of them without a mask
 //! ```
 //!
-//! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the numbers of blocks
-//! for some length of the sequences, for one head. A kernel of bounds alone is written, by the
-//! same code as that of the attention (`visible`), and interpreted for each tile of queries and
-//! block of keys. So a block that is hidden, but not by what bounds prove, counts as visited: that
-//! is what happens.
+//! In: the unscheduled kernel of an attention, and a machine's parameters. Out: block counts of one
+//! head, for an assumed sequence length. A kernel that computes only bounds is built by the same
+//! code as the attention (`visible`), and interpreted for each tile of queries and block of keys.
+//! So a hidden block that the bounds do not prove hidden counts as visited, as it is at run time.
 //!
-//! Of a block that is seen in part, the keys at its ends may be left out (`visible`); it counts as
-//! one.
+//! A partly visible block counts as one, even if hidden keys at its ends are trimmed (`visible`).
 //!
-//! Data that bounds read from memory (document ids) does not exist yet: such masks are not counted.
+//! Masks that read memory (document ids) are not counted: the data is not known at compile time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,13 +27,13 @@ use crate::tile::{BufferType, Extent, Kernel, KernelBuilder, Module, Op, ParamMo
 
 /// Assumed size of a dimension that is known only at run time.
 const LENGTH: i64 = 4096;
-/// The most blocks that are looked at.
+/// Largest number of blocks that are counted; with more, there is no result.
 const MOST_BLOCKS: i64 = 1 << 17;
 
 /// The blocks of keys that an attention visits, in each head.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VisitedBlocks {
-    /// Where the mask is in the source.
+    /// Source location of the first mask that hides keys.
     pub loc: Loc,
     /// Assumed sizes of the dimensions that are known only at run time.
     pub assumed: Vec<(String, i64)>,
@@ -44,7 +41,7 @@ pub struct VisitedBlocks {
     pub queries: i64,
     /// Keys of a block.
     pub keys: i64,
-    /// Blocks in all: as many as a mask that hides nothing would leave.
+    /// All blocks, hidden ones included.
     pub all: usize,
     /// Blocks that are visited.
     pub visited: usize,
@@ -67,8 +64,8 @@ impl fmt::Display for VisitedBlocks {
     }
 }
 
-/// The blocks that the attentions of an unscheduled module visit, of those whose masks are formulas
-/// over positions alone.
+/// Counts the visited blocks of a module's unscheduled attentions, for masks that are formulas over
+/// positions alone.
 pub(in crate::tile::schedule) fn counts(module: &Module, target: Target) -> Vec<VisitedBlocks> {
     let found = module.kernels.iter().filter_map(|k| Some((k, Described::of(k)?)));
     let mut all: Vec<VisitedBlocks> = found.filter_map(|(k, found)| count(k, &found, target)).collect();
@@ -93,7 +90,7 @@ fn count(unscheduled: &Kernel, found: &Described, target: Target) -> Option<Visi
     let size = usize::try_from(all).ok()?;
     let mut args = vec![Argument::Buffer(Vec::new()); kernel.params.len()];
     *args.last_mut()? = Argument::Buffer(vec![0; 4 * size]);
-    // A read from memory is an error: the data does not exist.
+    // Reading a mask from memory fails, since there are no inputs.
     run_kernel(&kernel, &symbols, &mut args, Limits::default()).ok()?;
     let Some(Argument::Buffer(bytes)) = args.pop() else { return None };
     let (words, _) = bytes.as_chunks::<4>();
@@ -106,8 +103,8 @@ fn count(unscheduled: &Kernel, found: &Described, target: Target) -> Option<Visi
     Some(VisitedBlocks { loc: bounds.loc, assumed, queries, keys, all: size, visited: at_least(1), whole: at_least(2) })
 }
 
-/// A kernel whose grid is tiles of queries by blocks of keys, and which computes the bounds of the
-/// visible keys of each.
+/// A kernel over a grid of query tiles and key blocks that stores a code for each: 0 hidden, 1
+/// visible in part, 2 visible as a whole.
 struct Bounds {
     kernel: Kernel,
     /// Location of the first mask that hides keys.
@@ -165,7 +162,7 @@ impl Bounds {
         Some(Bounds { kernel, loc, queries, keys })
     }
 
-    /// The kernel with a result of this shape.
+    /// The kernel, with its result resized to this shape.
     fn with_result(&self, shape: [i64; 2]) -> Kernel {
         let mut kernel = self.kernel.clone();
         if let Some(p) = kernel.params.last() {
@@ -181,7 +178,7 @@ fn result_type(shape: [i64; 2]) -> BufferType {
     BufferType { elem: Elem::I32, strides: row_major(&shape), shape }
 }
 
-/// Writes a number into the result, whose shape is not known yet.
+/// Stores a code in the result, whose shape is set later ([`Bounds::with_result`]).
 fn store_code(kb: &mut KernelBuilder, at: [Value; 2], code: Value) {
     let result = kb.buffer(result_type([1, 1]), ParamMode::Out);
     let one = Extent::Static(1);
