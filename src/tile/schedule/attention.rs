@@ -132,7 +132,7 @@ const COPIED_KEYS: i64 = 64;
 
 const ONE: Extent = Extent::Static(1);
 
-/// What the lanes of a kernel's vectors hold.
+/// Contents of the lanes of a kernel's vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueryLayout {
     /// Queries, in transposed tiles.
