@@ -585,7 +585,7 @@ mod tests {
                 let entry = f.entry();
                 f.layout.push(entry);
             }),
-            ("no target of a jump", |f| {
+            ("cannot be the target of a jump", |f| {
                 let entry = f.entry();
                 f.terminate(entry, Terminator::Br(crate::ir::BlockCall { block: entry, args: Vec::new() }));
             }),

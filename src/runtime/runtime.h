@@ -77,7 +77,7 @@ typedef struct attnc_session attnc_session;
 typedef struct attnc_taps attnc_taps;
 
 /*
- * A library does not export these functions directly: a program linked with two models would call those of the first for
+ * A library does not export these functions directly: a program linked with two models would call the first one's for
  * both. It exports a table of functions under a unique name, and every handle points to the table of its library. The
  * inline functions below go through that table, so they work in the same way for every model.
  */
@@ -208,7 +208,7 @@ ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t mode
  */
 /* A short description of a status. */
 #define attnc_status_text(status) (ATTNC_ANY_LIBRARY->status_text((status)))
-/* What the library contains; null, 0 or -1 for what does not exist. */
+/* Contents of the library; null, 0 or -1 for what does not exist. */
 #define attnc_info() (ATTNC_LIBRARY->info())
 #define attnc_model_name() (ATTNC_LIBRARY->model_name())
 #define attnc_target() (ATTNC_LIBRARY->target())

@@ -172,10 +172,7 @@ fn wrong_fragments_are_refused() {
             (strided("%k: in bf16[H, T, 64] strides[64*T + 4, 64, 1]"), "is not a multiple of 8 elements"),
             (strided("%k: in bf16[H, T, 64] strides[128*T, 128, 2]"), "columns lie side by side"),
             (All("bf16[64, 64] @shared(128)", "bf16[64, 64] @fragment(a)"), "room for a tile is in shared memory"),
-            (
-                beside("%bad = full %nothing : tile f32[64, 64] @reg"),
-                "a tile of a GPU is in shared memory or in fragments",
-            ),
+            (beside("%bad = full %nothing : tile f32[64, 64]"), "a tile of a GPU is in shared memory or in fragments"),
             (beside("%bad = full %nothing : tile f32[64, 64] @fragment(row)"), "`row` is the layout of a column"),
             (beside("%bad = full %nothing : tile f32[64, 1] @fragment(col)"), "`col` is the layout of a row"),
             (beside("%bad = full %nothing : tile f32[64, 1] @fragment(acc)"), "full: makes `@fragment(row)`"),

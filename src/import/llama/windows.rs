@@ -14,8 +14,8 @@ pub(super) struct Window {
     pub(super) rule: Rule,
 }
 
-const KNOWN: &str = "full_attention or sliding_attention for each layer: one kind for all, one up to a layer and the other from there on, or one \
-    of them once in each so many layers";
+const KNOWN: &str = "full_attention or sliding_attention for each layer: one kind for all, one up to a layer and the other after it, or one \
+    of them every n-th layer";
 
 /// The windows of a model with this many layers.
 pub(super) fn window(config: &Config, family: &str, layers: i64) -> Result<Option<Window>, Refusal> {

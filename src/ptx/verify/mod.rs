@@ -3,7 +3,7 @@
 //! In: any module. Out: all errors, each with its kernel, its line in the printed text, and a
 //! suggested fix.
 //!
-//! # What is checked, in this order
+//! # Checks, in this order
 //!
 //! 1. The head: a known processor, a version that names it. Names: valid identifiers, unique, not
 //!    reserved.
@@ -17,7 +17,7 @@
 //! 6. Vector accesses, and accesses of 16 bytes, are provably aligned; no other access is provably
 //!    misaligned ([`align`]).
 //!
-//! # What is not checked
+//! # Not checked
 //!
 //! Bounds of accesses, participation in barriers, races: they depend on the launch, and are checked
 //! by the simulator ([`crate::ptx::sim`]).

@@ -7,7 +7,7 @@
 //! (the rows selected by a gather), they are upper bounds and marked as such. It does not know any
 //! machine or time.
 //!
-//! # What is counted
+//! # Counts
 //!
 //! * **Operations.** `dot`: two for each product, `2 * rows * inner * columns`, of whatever element
 //!   type. `neg`, `exp`, `add`, `max`, .. on float tiles: one per element of the result, however

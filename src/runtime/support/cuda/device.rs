@@ -71,8 +71,8 @@ impl Gpu {
         };
         let mut context = null_mut();
         // SAFETY: an out pointer for a context.
-        driver
-            .require(unsafe { (driver.retain_context)(&mut context, device) }, "the GPU's context cannot be created")?;
+        let code = unsafe { (driver.retain_context)(&mut context, device) };
+        driver.require(code, "the GPU's context cannot be created")?;
         let broken = AtomicI32::new(0);
         Ok(Arc::new(Gpu { driver, device, ordinal, name, capability, multiprocessors, most_shared, context, broken }))
     }
