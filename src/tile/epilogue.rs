@@ -64,9 +64,20 @@ impl Epilogue {
 
     /// Appends a copy of it to another kernel with the same parameters, whose result tile is `to`.
     pub(crate) fn copy(&self, kernel: &Kernel, kb: &mut KernelBuilder, to: &ResultTile) -> Option<()> {
+        self.copy_with(kernel, kb, to, KernelBuilder::param)
+    }
+
+    /// The same for a kernel with other parameters, which `param` finds by their numbers here.
+    pub(crate) fn copy_with(
+        &self,
+        kernel: &Kernel,
+        kb: &mut KernelBuilder,
+        to: &ResultTile,
+        param: impl Fn(&KernelBuilder, usize) -> Option<Value>,
+    ) -> Option<()> {
         let mut made: BTreeMap<Value, Value> = BTreeMap::new();
         for (n, p) in kernel.params.iter().enumerate() {
-            made.insert(p.value, kb.param(n)?);
+            made.insert(p.value, param(kb, n)?);
         }
         let (old, new) = (&self.tile.at, &to.at);
         made.extend(old.axes.iter().zip(&new.axes).map(|((_, old), (_, new))| (*old, *new)));

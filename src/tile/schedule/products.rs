@@ -40,6 +40,7 @@ use crate::shape::Dim;
 use crate::source::Loc;
 use crate::ssa::remove_dead;
 use crate::tile::compute::difference;
+use crate::tile::epilogue::Epilogue;
 use crate::tile::matmul::{self, LEFT, RIGHT};
 use crate::tile::{
     Block, Body, BufferType, Compute, Extent, Inst, Kernel, Op, Param, ParamMode, Position, TileType, Type, Value,
@@ -86,6 +87,8 @@ pub(super) struct Product {
     pub(super) right: usize,
     rows: Axis,
     cols: Axis,
+    /// What follows the product.
+    pub(super) epilogue: Epilogue,
     /// The loads of the operands.
     left_loads: Vec<Inst>,
     right_loads: Vec<Inst>,
@@ -111,7 +114,7 @@ impl Product {
         let n = kernel.grid.len();
         let (rows, cols) = (axis(n - 2, *rows)?, axis(n - 1, *cols)?);
         let [left_loads, right_loads] = [loads_of(0)?, loads_of(1)?];
-        Some(Product { left: LEFT, right: RIGHT, rows, cols, left_loads, right_loads })
+        Some(Product { left: LEFT, right: RIGHT, rows, cols, epilogue, left_loads, right_loads })
     }
 
     fn loads(&self, body: &Body, v: Value, loads: &[Inst]) -> bool {

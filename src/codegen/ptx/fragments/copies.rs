@@ -26,8 +26,7 @@ pub(super) enum Side {
 
 impl Code<'_> {
     /// Reserves a slot of shared memory.
-    pub(super) fn shared_slot(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::Gpu(GpuOp::SharedSlot { offset }) = data.op else { return Err("no slot".into()) };
+    pub(super) fn shared_slot(&mut self, data: &InstData, offset: u32) -> Result<(), String> {
         let v = data.result.ok_or("no result")?;
         let at = self.shared_base(i64::from(offset));
         self.held.insert(v, Held::Shared(Shared { at, barriers: None }));
@@ -35,11 +34,13 @@ impl Code<'_> {
     }
 
     /// Starts an asynchronous copy of a tile.
-    pub(super) fn copy_async(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::Gpu(GpuOp::CopyAsync { rows, cols, panels: along_panels }) = data.op else {
-            return Err("no copy".into());
-        };
-        let (Some(rows), Some(cols)) = (rows, cols) else {
+    pub(super) fn copy_async(
+        &mut self,
+        data: &InstData,
+        axes: [Option<usize>; 2],
+        along_panels: Option<usize>,
+    ) -> Result<(), String> {
+        let [Some(rows), Some(cols)] = axes else {
             return Err("a copy of a single row or column in a kernel of fragments".into());
         };
         let (slot, buffer) = match data.operands.as_slice() {
@@ -221,8 +222,7 @@ impl Code<'_> {
     }
 
     /// Waits for a commit group.
-    pub(super) fn wait(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
-        let Op::Gpu(GpuOp::Wait { pending }) = data.op else { return Err("no wait".into()) };
+    pub(super) fn wait(&mut self, inst: Inst, data: &InstData, pending: u32) -> Result<(), String> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let held = self.held.get(&x).cloned().ok_or("the copy to wait for does not exist")?;
         match held {

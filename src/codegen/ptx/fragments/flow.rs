@@ -124,10 +124,10 @@ impl Code<'_> {
     /// An operation on shared memory, fragments or barriers.
     fn gpu(&mut self, inst: Inst, data: &InstData, op: &GpuOp) -> Result<(), String> {
         match op {
-            GpuOp::SharedSlot { .. } => self.shared_slot(data),
-            GpuOp::CopyAsync { .. } => self.copy_async(data),
+            GpuOp::SharedSlot { offset } => self.shared_slot(data, *offset),
+            GpuOp::CopyAsync { rows, cols, panels } => self.copy_async(data, [*rows, *cols], *panels),
             GpuOp::Commit => self.commit(data),
-            GpuOp::Wait { .. } => self.wait(inst, data),
+            GpuOp::Wait { pending } => self.wait(inst, data, *pending),
             GpuOp::Release => self.release(data),
             GpuOp::Barrier => {
                 self.push(P::BarSync {}, [int(0)]);
@@ -138,17 +138,17 @@ impl Code<'_> {
             GpuOp::Mma => self.mma(data),
             GpuOp::MmaScaled { bits } => self.mma_scaled(data, *bits),
             GpuOp::ConvertLayout => self.convert_layout(data),
-            GpuOp::Ring { .. } => self.ring(data),
+            GpuOp::Ring { offset, barriers, .. } => self.ring(data, *offset, *barriers),
             GpuOp::RingAcquire => self.ring_acquire(data),
-            GpuOp::TmaLoad { .. } => self.tma_load(data),
+            GpuOp::TmaLoad { rows, cols } => self.tma_load(data, [*rows, *cols]),
             GpuOp::RingWait => self.ring_wait(data),
             GpuOp::RingRelease => self.ring_release(data),
             GpuOp::WgmmaFence => {
                 self.push(P::WgmmaFence {}, []);
                 Ok(())
             }
-            GpuOp::Wgmma { .. } => self.wgmma(inst, data),
-            GpuOp::NamedBarrier { .. } => self.named_barrier(data),
+            GpuOp::Wgmma { trans_b } => self.wgmma(inst, data, *trans_b),
+            GpuOp::NamedBarrier { threads, wait } => self.named_barrier(data, *threads, *wait),
             GpuOp::Blocks | GpuOp::GridBarrier => Err(format!("{} is not supported in a kernel of fragments", data.op)),
         }
     }

@@ -109,8 +109,7 @@ impl Code<'_> {
     }
 
     /// Starts an asynchronous matmul of four warps.
-    pub(super) fn wgmma(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
-        let Op::Gpu(GpuOp::Wgmma { trans_b }) = data.op else { return Err("not a matmul".into()) };
+    pub(super) fn wgmma(&mut self, inst: Inst, data: &InstData, trans_b: bool) -> Result<(), String> {
         let (a, b, acc) = match data.operands.as_slice() {
             [a, b, acc] => (*a, *b, *acc),
             _ => return Err("an operand is missing".into()),

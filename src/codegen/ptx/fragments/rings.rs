@@ -18,8 +18,7 @@ use crate::tile::{GpuOp, InstData, Op, Type, Value};
 
 impl Code<'_> {
     /// Allocates a ring; its barriers are initialised before the warps split into roles.
-    pub(super) fn ring(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::Gpu(GpuOp::Ring { offset, barriers, .. }) = data.op else { return Err("no ring".into()) };
+    pub(super) fn ring(&mut self, data: &InstData, offset: u32, barriers: u32) -> Result<(), String> {
         let v = data.result.ok_or("no result")?;
         let Type::Ring { stages, tile } = self.body.ty(v) else { return Err("no ring".into()) };
         let panels = self.panels(tile)?;
@@ -139,9 +138,8 @@ impl Code<'_> {
     }
 
     /// Fills a ring's tile by TMA: one box for each panel.
-    pub(super) fn tma_load(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::Gpu(GpuOp::TmaLoad { rows, cols }) = data.op else { return Err("no copy".into()) };
-        let (Some(rows), Some(cols)) = (rows, cols) else {
+    pub(super) fn tma_load(&mut self, data: &InstData, axes: [Option<usize>; 2]) -> Result<(), String> {
+        let [Some(rows), Some(cols)] = axes else {
             return Err("a box of a single row or column".into());
         };
         if !self.group.is_single {
@@ -211,8 +209,7 @@ impl Code<'_> {
         n
     }
 
-    pub(super) fn named_barrier(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::Gpu(GpuOp::NamedBarrier { threads, wait }) = data.op else { return Err("no barrier".into()) };
+    pub(super) fn named_barrier(&mut self, data: &InstData, threads: u32, wait: bool) -> Result<(), String> {
         let n = self.index(*data.operands.first().ok_or("an operand is missing")?)?;
         // With the number in a register, the hardware reserves all barriers.
         let Number::Known(n) = n else { return Err("the number of a named barrier must be a constant".into()) };

@@ -32,8 +32,8 @@ use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::ssa::remove_dead;
 use crate::tile::{
-    BufferType, Compute, Extent, Kernel, KernelBuilder, Kernels, Module, Op, ParamMode, Plan, PlanOp, PlanVariant,
-    State, Type, Value, View, matmul, row_major,
+    BufferType, Compute, Kernel, KernelBuilder, Kernels, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State, Type,
+    Value, View, matmul, row_major,
 };
 use cranelift_entity::SecondaryMap;
 
@@ -105,12 +105,9 @@ impl Divided {
         let known = |d: &Dim| d.as_const().filter(|n| *n > 0);
         let shape = kernel.grid.iter().map(|g| known(&g.extent)).collect::<Option<Vec<i64>>>()?;
         let (points, [rows, cols]) = shape.split_last_chunk::<2>()?;
-        let steps = known(a.shape.last()?)?;
-        let dots: Vec<_> = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. })).collect();
-        let [(_, _, dot)] = dots.as_slice() else { return None };
-        let whole = kernel.body.ty(*dot.operands.first()?).tile()?.cols == Extent::Static(steps);
-        let is_float = kernel.body.ty(dot.result?).elem() == Some(Elem::F32);
-        if *rows > ROWS || !whole || !is_float || !begins_with_zero(kernel, *dot.operands.get(2)?) {
+        let steps = matmul::whole_steps(a)?;
+        let (_, _, dot) = kernel.body.insts().find(|(_, _, d)| matches!(d.op, Op::Dot { .. }))?;
+        if *rows > ROWS || kernel.body.ty(dot.result?).elem() != Some(Elem::F32) {
             return None;
         }
         let along_steps = b.is_dense(b.shape.len().checked_sub(2)?);
@@ -181,13 +178,6 @@ fn in_parts(b: &BufferType, axis: usize, parts: i64) -> Option<BufferType> {
     shape.insert(0, parts.into());
     strides.insert(0, first);
     Some(BufferType { elem: b.elem, shape, strides })
-}
-
-/// Does a sum start with 0?
-fn begins_with_zero(kernel: &Kernel, v: Value) -> bool {
-    let filled = kernel.body.def_inst(v).filter(|d| d.op == Op::Full);
-    let x = filled.and_then(|d| d.operands.first()).and_then(|x| kernel.body.def_inst(*x));
-    x.is_some_and(|d| matches!(d.op, Op::Const(Scalar::Float(x)) if x == 0.0))
 }
 
 /// The matmul of two operands, `[points.., M, K]` and `[points.., K, N]`.

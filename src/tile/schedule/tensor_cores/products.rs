@@ -18,16 +18,14 @@
 //! The epilogue is the kernel's own, on the accumulator's fragments; it may be any elementwise
 //! work. Tiles are padded with zeros beyond the operands, and not stored beyond the result.
 
-use std::collections::BTreeMap;
-
 use super::super::products::Product;
-use super::build::{self, Along, ONE, SharedTile};
+use super::build::{self, Along, SharedTile};
 use super::machine::{Machine, ProductTile};
-use crate::scalar::{BinaryOp, CmpOp, Scalar};
+use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
+use crate::tile::epilogue::ResultTile;
 use crate::tile::{
-    BufferType, Extent, Fragment, GROUP, GpuArch, Inst, Kernel, KernelBuilder, Op, Param, TileType, Type, Value,
-    ValueDef,
+    AxisRole, BufferType, Extent, Fragment, GROUP, GpuArch, Kernel, KernelBuilder, Op, Param, Position, Value, matmul,
 };
 
 /// Minimum numbers of rows and columns.
@@ -138,7 +136,7 @@ impl<'a> Parts<'a> {
         let is_half = matches!(a.elem, Elem::BF16 | Elem::F16);
         let fits = a.elem == b.elem && (is_half || machine.tf32 && a.elem == Elem::F32);
         let rank = kernel.grid.len();
-        let steps = whole_steps(kernel, a)?;
+        let steps = matmul::whole_steps(a)?;
         if !fits {
             return None;
         }
@@ -174,7 +172,7 @@ impl<'a> Parts<'a> {
     fn of_integers(kernel: &'a Kernel, of: Integers, machine: &Machine, rows: &Dim) -> Option<Parts<'a>> {
         let product = Product::of(kernel)?;
         let [a, _] = product.operands(kernel)?;
-        let steps = whole_steps(kernel, a)?;
+        let steps = matmul::whole_steps(a)?;
         let (points, [_, cols]) = kernel.grid.split_last_chunk::<2>()?;
         let points: Vec<Dim> = points.iter().map(|g| g.extent.clone()).collect();
         let panel = of.numbers.shape.last()?.as_const()?;
@@ -389,38 +387,12 @@ impl<'a> Parts<'a> {
         kb: &mut KernelBuilder,
         place: &Place,
         result: Value,
-        extents: [i64; 2],
+        [rows, cols]: [i64; 2],
     ) -> Option<()> {
-        let body = &self.kernel.body;
-        let mut copy = Copy { kernel: self.kernel, made: BTreeMap::new(), old: self.extents()?, new: extents };
-        for (n, p) in self.kernel.params.iter().enumerate() {
-            if n != self.product.left && n != self.product.right {
-                copy.made.insert(p.value, self.param(kb, n)?);
-            }
-        }
-        let (points, _) = self.kernel.grid.split_last_chunk::<2>()?;
-        copy.made.extend(points.iter().map(|g| g.value).zip(place.points.iter().copied()));
-        let [row, col] = self.product.starts();
-        copy.made.extend([(row, place.row), (col, place.col)]);
-        let mut stores = Vec::new();
-        for (_, i, data) in body.insts() {
-            match data.op {
-                Op::Dot { .. } => copy.made.extend(data.result.map(|v| (v, result))),
-                Op::Store { .. } => stores.push(i),
-                _ => {}
-            }
-        }
-        for i in stores {
-            copy.inst(kb, i)?;
-        }
-        Some(())
-    }
-
-    /// Extents of the old tiles.
-    fn extents(&self) -> Option<[Extent; 2]> {
-        let dot = self.kernel.body.insts().find(|(_, _, d)| matches!(d.op, Op::Dot { .. }))?;
-        let t = self.kernel.body.ty(dot.2.result?).tile()?;
-        Some([t.rows, t.cols])
+        let mut axes: Vec<(AxisRole, Value)> = place.points.iter().map(|p| (AxisRole::Point, *p)).collect();
+        axes.extend([(AxisRole::Rows, place.row), (AxisRole::Cols, place.col)]);
+        let at = Position { axes, rows: Extent::Static(rows), cols: Extent::Static(cols) };
+        self.product.epilogue.copy_with(self.kernel, kb, &ResultTile { result, at }, |kb, n| self.param(kb, n))
     }
 }
 
@@ -447,16 +419,6 @@ fn in_groups(kb: &mut KernelBuilder, [row, col]: [Value; 2], counts: [Dim; 2], g
     [kb.index_binary(BinaryOp::Add, first, down), across]
 }
 
-/// K of the single matmul of a kernel, if it covers its left operand completely and its sum starts
-/// with 0.
-fn whole_steps(kernel: &Kernel, left: &BufferType) -> Option<i64> {
-    let steps = build::known(left.shape.last()?)?;
-    let dots: Vec<_> = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. })).collect();
-    let [(_, _, dot)] = dots.as_slice() else { return None };
-    let whole = kernel.body.ty(*dot.operands.first()?).tile()?.cols == Extent::Static(steps);
-    (whole && begins_with_nothing(kernel, *dot.operands.get(2)?)).then_some(steps)
-}
-
 /// Number of tiles that a kernel loads.
 fn loads(kernel: &Kernel) -> usize {
     kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Load { .. })).count()
@@ -466,59 +428,4 @@ fn loads(kernel: &Kernel) -> usize {
 fn room(t: &SharedTile) -> i64 {
     let aligned = i64::from(SHARED_ALIGN);
     (t.bytes() + aligned - 1) / aligned * aligned
-}
-
-/// Does a sum start with 0?
-fn begins_with_nothing(kernel: &Kernel, v: Value) -> bool {
-    let filled = kernel.body.def_inst(v).filter(|d| d.op == Op::Full);
-    let x = filled.and_then(|d| d.operands.first()).and_then(|x| kernel.body.def_inst(*x));
-    x.is_some_and(|d| matches!(d.op, Op::Const(Scalar::Float(x)) if x == 0.0))
-}
-
-/// Copies elementwise work to a kernel with other tile extents.
-struct Copy<'a> {
-    kernel: &'a Kernel,
-    made: BTreeMap<Value, Value>,
-    old: [Extent; 2],
-    new: [i64; 2],
-}
-
-impl Copy<'_> {
-    fn value(&mut self, kb: &mut KernelBuilder, v: Value) -> Option<Value> {
-        if let Some(v) = self.made.get(&v) {
-            return Some(*v);
-        }
-        let ValueDef::Result(i) = self.kernel.body.def(v) else { return None };
-        let made = self.inst(kb, i)??;
-        self.made.insert(v, made);
-        Some(made)
-    }
-
-    /// Copies an instruction and its operands; returns its result.
-    fn inst(&mut self, kb: &mut KernelBuilder, i: Inst) -> Option<Option<Value>> {
-        let data = self.kernel.body.inst(i).clone();
-        let makes_index = data.result.is_some_and(|v| *self.kernel.body.ty(v) == Type::Index);
-        if !(data.op.is_elementwise() || makes_index && matches!(data.op, Op::Binary(_))) {
-            return None;
-        }
-        let mut operands = Vec::new();
-        for v in &data.operands {
-            operands.push(self.value(kb, *v)?);
-        }
-        let ty = match data.result.map(|v| self.kernel.body.ty(v).clone()) {
-            Some(Type::Tile(t)) => {
-                let [rows, cols] = [(t.rows, 0), (t.cols, 1)].map(|(extent, n)| {
-                    if extent == self.old[n] {
-                        Some(Extent::Static(self.new[n]))
-                    } else {
-                        Some(extent).filter(|e| *e == ONE)
-                    }
-                });
-                Some(Type::Tile(TileType { rows: rows?, cols: cols?, ..t }))
-            }
-            other => other,
-        };
-        kb.at(data.loc);
-        Some(kb.push(data.op, operands, ty))
-    }
 }
