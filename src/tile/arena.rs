@@ -112,7 +112,7 @@ fn accesses(plan: &Plan, kernels: &[Kernel]) -> BTreeMap<Block, Vec<Access>> {
                         }
                     }
                 }
-                Op::Plan(PlanOp::Slot(_) | PlanOp::Packed { .. }) | Op::Plan(PlanOp::View { .. }) => {}
+                Op::Plan(PlanOp::Slot(_) | PlanOp::Packed { .. } | PlanOp::View { .. }) => {}
                 _ => access.reads.extend(d.operands.iter().filter_map(|v| slot_of(body, *v))),
             }
             list.push(access);

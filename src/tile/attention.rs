@@ -33,16 +33,11 @@ use std::collections::BTreeSet;
 
 pub(crate) use super::description::{Attention, Formula, Locations, Node, ScoreOp, Step};
 use super::epilogue::{Epilogue, ResultTile};
+use super::matmul::{STEPS, TILE, whole_steps};
 use super::{Compute, Extent, Kernel, KernelBuilder, Op, ParamMode, Position, Value, numbered_kind};
 use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp};
 use crate::shape::Elem;
 
-/// Maximum queries and columns of a tile of the result.
-const TILE: i64 = 64;
-/// Elements of a head per iteration, if its width is not constant or too long for a tile.
-const STEPS: i64 = 512;
-/// The widest head of one tile: the verifier's limit.
-const MOST_AT_ONCE: i64 = 1 << 20;
 /// The parameters that hold queries, keys and values.
 pub(crate) const QUERIES: usize = 0;
 pub(crate) const KEYS: usize = 1;
@@ -84,7 +79,7 @@ impl Attention {
 
         // The queries are loaded once, as a tile, if the width of a head is constant.
         let zero = kb.index(0);
-        let whole = d.as_const().filter(|n| (1..=MOST_AT_ONCE).contains(n)).map(Extent::Static);
+        let whole = whole_steps(d).map(Extent::Static);
         let queries = whole.map(|d| {
             kb.placed(locations.scores, |kb| kb.load(q, &index(row, zero), (Some(query), Some(inner)), at.rows, d))
         });

@@ -67,7 +67,8 @@ impl Epilogue {
         self.copy_with(kernel, kb, to, KernelBuilder::param)
     }
 
-    /// The same for a kernel with other parameters, which `param` finds by their numbers here.
+    /// The same for another kernel whose parameters differ: `param` returns its value for the
+    /// parameter with this index in `kernel`.
     pub(crate) fn copy_with(
         &self,
         kernel: &Kernel,

@@ -88,5 +88,5 @@ pub use schedule::{
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};
 pub(crate) use tiling::{AxisRole, ELEMENTWISE, Position, copy, merge_axes, rows_axis};
-pub use types::{BufferType, Extent, Fragment, Pitch, Queue, Space, TileType, Type, flat, row_major};
+pub use types::{BufferType, Extent, Fragment, MOST_EXTENT, Pitch, Queue, Space, TileType, Type, flat, row_major};
 pub(crate) use view::View;

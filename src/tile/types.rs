@@ -5,6 +5,9 @@ use std::fmt;
 use super::Value;
 use crate::shape::{Dim, Elem};
 
+/// The largest extent of a tile along an axis that the verifier accepts.
+pub const MOST_EXTENT: i64 = 1 << 20;
+
 /// Extent of a tile along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {

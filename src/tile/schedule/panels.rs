@@ -53,6 +53,7 @@ use crate::cfg::Loop;
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
 use crate::tile::alignment::{CHUNK, begins_at_multiple, needed};
+use crate::tile::matmul::{LEFT, RIGHT};
 use crate::tile::{
     Block, BufferType, GpuArch, Inst, InstData, Kernel, Kernels, Module, Op, Param, Plan, PlanOp, PlanVariant, Target,
     Type, Value, ValueDef, View, flat, row_major, simplify,
@@ -185,8 +186,6 @@ type LaunchOf = (String, Vec<Value>);
 /// number of rows.
 struct ByIntegers<'a> {
     kernel: &'a Kernel,
-    left: usize,
-    right: usize,
     rows: &'a Dim,
     panels: &'a Panels,
 }
@@ -245,8 +244,8 @@ impl Walk<'_, '_> {
         let old = self.new.old;
         let kernel = old.iter().find(|k| k.name == name).ok_or("a launch of no kernel")?;
         let product = self.new.products.get(name).ok_or("a launch of a kernel that is not a product")?;
-        let (right, [a, _]) = (product.right, product.operands(kernel).ok_or("a product without operands")?);
-        let operand = *data.operands.get(right).ok_or("a product without its right operand")?;
+        let [a, _] = product.operands(kernel).ok_or("a product without operands")?;
+        let operand = *data.operands.get(RIGHT).ok_or("a product without its right operand")?;
         let window = View::of(&self.plan.body, operand).ok_or("a product whose right operand is not a buffer")?;
         let at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
         let mut own = self.take_views(block, inst);
@@ -273,11 +272,8 @@ impl Walk<'_, '_> {
             let cores = cores.filter(|_| panels.as_ref().is_some_and(|p| p.scales.is_some()));
             let narrowed = cores.map(|arch| (arch, made.clone()));
             let in_pairs = panels.as_ref().is_some_and(|p| p.in_pairs);
-            let rounded = if in_pairs && left == Left::Rounded {
-                self.rounded(product, &mut made, &data, at, name)?
-            } else {
-                None
-            };
+            let rounded =
+                if in_pairs && left == Left::Rounded { self.rounded(&mut made, &data, at, name)? } else { None };
             let steps = a.shape.last().cloned().unwrap_or_default();
             match (self.new.target.reads_in_place, &panels) {
                 (false, _) => product.retile(&mut made, tile_rows(&steps, in_pairs), self.new.target.columns),
@@ -293,7 +289,7 @@ impl Walk<'_, '_> {
             let mut operands = Vec::new();
             for (i, v) in data.operands.iter().enumerate() {
                 match &panels {
-                    Some(panels) if i == right => {
+                    Some(panels) if i == RIGHT => {
                         let (panels, points) = panels.without_repeats();
                         product.read_panels(&mut made, &panels, &points);
                         operands.push(buffer(body, at, &panels.numbers));
@@ -301,8 +297,8 @@ impl Walk<'_, '_> {
                             operands.push(buffer(body, at, scales));
                         }
                     }
-                    None if i == right && sliced => operands.push(buffer(body, at, &piece.window)),
-                    _ if i == product.left && rounded.is_some() => operands.extend(rounded),
+                    None if i == RIGHT && sliced => operands.push(buffer(body, at, &piece.window)),
+                    _ if i == LEFT && rounded.is_some() => operands.extend(rounded),
                     _ if with_columns.contains(&i) => {
                         let whole = View::of(body, *v).ok_or("a product whose operand is not a buffer")?;
                         let last = whole.shape.len().saturating_sub(1);
@@ -327,7 +323,7 @@ impl Walk<'_, '_> {
             made.find_symbols();
             let mut variants = Vec::new();
             if let (Some(panels), Some((arch, narrowed))) = (&panels, &narrowed) {
-                let of = ByIntegers { kernel: narrowed, left: product.left, right, rows: &row_count, panels };
+                let of = ByIntegers { kernel: narrowed, rows: &row_count, panels };
                 variants = self.by_integers(&of, &operands, &piece.window, (*arch, at))?;
                 if variants.is_empty() {
                     made = narrowed.clone();
@@ -384,7 +380,7 @@ impl Walk<'_, '_> {
         window: &View,
         (arch, at): (GpuArch, At),
     ) -> Result<Vec<Variant>, String> {
-        let ByIntegers { kernel, left, right, rows, panels } = product;
+        let ByIntegers { kernel, rows, panels } = product;
         let (own, points) = panels.without_repeats();
         let Some((scales, bits)) = &own.scales else { return Ok(Vec::new()) };
         let integers = || tensor_cores::Integers {
@@ -413,17 +409,17 @@ impl Walk<'_, '_> {
             let kernel = self.kernels.add_again(kernel);
             variants.push(Variant { least, launches: vec![(kernel, operands.to_vec())] });
         }
-        let elem = kernel.params.get(*left).and_then(|p| kernel.body.ty(p.value).buffer()).map(|b| b.elem);
+        let elem = kernel.params.get(LEFT).and_then(|p| kernel.body.ty(p.value).buffer()).map(|b| b.elem);
         if let (Some(least), Some(elem)) = (least, elem) {
             let mut kernel: Kernel = (*kernel).clone();
             let Some((unpack, matrix)) = self.unpacked(panels, window, elem, at)? else { return Ok(variants) };
-            if let Some(p) = kernel.params.get(*right).map(|p| p.value) {
+            if let Some(p) = kernel.params.get(RIGHT).map(|p| p.value) {
                 kernel.body.set_ty(p, Type::Buffer(matrix.buffer_type()));
             }
             kernel.find_symbols();
             let matrix = buffer(&mut self.plan.body, at, &matrix);
             let mut others = operands.to_vec();
-            others.splice(*right..right + 2, [matrix]);
+            others.splice(RIGHT..RIGHT + 2, [matrix]);
             let kernel = self.kernels.add_again(kernel);
             variants.push(Variant { least, launches: vec![unpack, (kernel, others)] });
         }
@@ -543,15 +539,8 @@ impl Walk<'_, '_> {
 
     /// A launch that rounds the left operand of a matmul to `bf16`, and changes the kernel to read
     /// that; returns the buffer.
-    fn rounded(
-        &mut self,
-        product: &Product,
-        made: &mut Kernel,
-        launch: &InstData,
-        at: At,
-        kernel: &str,
-    ) -> Result<Option<Value>, String> {
-        let operand = launch.operands.get(product.left).ok_or("a product without its left operand")?;
+    fn rounded(&mut self, made: &mut Kernel, launch: &InstData, at: At, kernel: &str) -> Result<Option<Value>, String> {
+        let operand = launch.operands.get(LEFT).ok_or("a product without its left operand")?;
         let from = View::of(&self.plan.body, *operand).ok_or("a product whose operand is not a buffer")?;
         let rounded = halves::round(&from, Value::from_u32(0)).ok_or("a left operand of fewer than two axes")?;
         let number = new_slot(self.plan, &rounded.bytes, at, 0);
@@ -567,7 +556,7 @@ impl Walk<'_, '_> {
         let launch = body.make_inst(op, operands, None, at.loc);
         body.insert_before(at.block, at.inst, launch);
         let operand = View { root: slot, ..rounded.operand };
-        if let Some(p) = made.params.get(product.left).map(|p| p.value) {
+        if let Some(p) = made.params.get(LEFT).map(|p| p.value) {
             made.body.set_ty(p, Type::Buffer(operand.buffer_type()));
         }
         Ok(Some(buffer(body, at, &operand)))

@@ -82,12 +82,9 @@ struct Axis {
 
 /// The parts of a matmul in a kernel.
 pub(super) struct Product {
-    /// Parameter numbers of the operands.
-    pub(super) left: usize,
-    pub(super) right: usize,
     rows: Axis,
     cols: Axis,
-    /// What follows the product.
+    /// The work on its result.
     pub(super) epilogue: Epilogue,
     /// The loads of the operands.
     left_loads: Vec<Inst>,
@@ -114,7 +111,7 @@ impl Product {
         let n = kernel.grid.len();
         let (rows, cols) = (axis(n - 2, *rows)?, axis(n - 1, *cols)?);
         let [left_loads, right_loads] = [loads_of(0)?, loads_of(1)?];
-        Some(Product { left: LEFT, right: RIGHT, rows, cols, epilogue, left_loads, right_loads })
+        Some(Product { rows, cols, epilogue, left_loads, right_loads })
     }
 
     fn loads(&self, body: &Body, v: Value, loads: &[Inst]) -> bool {
@@ -124,7 +121,7 @@ impl Product {
     /// The buffer types of the operands.
     pub(super) fn operands<'a>(&self, kernel: &'a Kernel) -> Option<[&'a BufferType; 2]> {
         let ty = |i: usize| kernel.params.get(i).and_then(|p| kernel.body.ty(p.value).buffer());
-        Some([ty(self.left)?, ty(self.right)?])
+        Some([ty(LEFT)?, ty(RIGHT)?])
     }
 
     /// Start of a tile along rows and columns.
@@ -162,7 +159,7 @@ impl Product {
     }
 
     fn a(&self, kernel: &Kernel) -> Value {
-        kernel.params.get(self.left).map_or(Value::from_u32(u32::MAX), |p| p.value)
+        kernel.params.get(LEFT).map_or(Value::from_u32(u32::MAX), |p| p.value)
     }
 
     /// Restricts the kernel to this number of columns of those parameters.
@@ -205,12 +202,12 @@ impl Product {
     /// Replaces the right operand by panels, whose leading axes are the grid axes in `own`.
     pub(super) fn read_panels(&self, kernel: &mut Kernel, panels: &Panels, own: &[usize]) {
         let (rank, n) = (panels.numbers.shape.len(), kernel.grid.len());
-        let Some(buffer) = kernel.params.get(self.right).map(|p| p.value) else { return };
+        let Some(buffer) = kernel.params.get(RIGHT).map(|p| p.value) else { return };
         kernel.body.set_ty(buffer, Type::Buffer(panels.numbers.buffer_type()));
         kernel.compute = None;
         let scales = panels.scales.as_ref().map(|(view, bits)| {
             let value = kernel.body.add_param(Type::Buffer(view.buffer_type()));
-            kernel.params.insert(self.right + 1, Param::new(value, ParamMode::In));
+            kernel.params.insert(RIGHT + 1, Param::new(value, ParamMode::In));
             (value, *bits)
         });
         let points: Vec<Value> = own.iter().filter_map(|i| kernel.grid.get(*i).map(|g| g.value)).collect();

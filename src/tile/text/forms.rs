@@ -73,7 +73,7 @@ pub(super) fn literal(op: &Op, ty: Option<&Type>) -> Option<String> {
         Op::Const(Scalar::Int(n)) => Some(n.to_string()),
         Op::Const(Scalar::Bool(b)) => Some(b.to_string()),
         Op::DimValue(d) => Some(d.to_string()),
-        Op::Plan(PlanOp::Arg(n) | PlanOp::Out(n)) | Op::Plan(PlanOp::Slot(n)) => Some(n.to_string()),
+        Op::Plan(PlanOp::Arg(n) | PlanOp::Out(n) | PlanOp::Slot(n)) => Some(n.to_string()),
         Op::Plan(PlanOp::Packed { offset }) => Some(offset.to_string()),
         Op::Plan(PlanOp::Tap { name } | PlanOp::Param { name } | PlanOp::State { name }) => Some(quoted(name)),
         Op::Plan(PlanOp::Launch { kernel }) => Some(format!("@{kernel}")),

@@ -11,8 +11,8 @@ use crate::table::Gives;
 use crate::tile::fits::is_computable;
 use crate::tile::text::At;
 use crate::tile::{
-    AllowedIn, Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Plan, PlanOp, Space, State, Terminator,
-    TileIr, Type, Value, ValueDef, View, rules,
+    AllowedIn, Block, Body, Extent, Inst, Kernel, MOST_EXTENT, Module, Op, ParamMode, Plan, PlanOp, Space, State,
+    Terminator, TileIr, Type, Value, ValueDef, View, rules,
 };
 
 /// A kernel or a plan.
@@ -263,7 +263,7 @@ impl Checker<'_, '_> {
     }
 
     fn extent(&mut self, at: At, e: Extent) {
-        if !(1..=1 << 20).contains(&e.capacity()) {
+        if !(1..=MOST_EXTENT).contains(&e.capacity()) {
             self.sink.error(at, format!("the extent {} is not between 1 and 2^20", e.capacity()));
         }
         if let Extent::Bounded { value, .. } = e

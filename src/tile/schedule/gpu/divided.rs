@@ -31,9 +31,10 @@ use super::few_rows::{ROWS, begin_with_chunks, columns};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::ssa::remove_dead;
+use crate::tile::matmul::{self, LEFT, RIGHT};
 use crate::tile::{
     BufferType, Compute, Kernel, KernelBuilder, Kernels, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State, Type,
-    Value, View, matmul, row_major,
+    Value, View, row_major,
 };
 use cranelift_entity::SecondaryMap;
 
@@ -44,7 +45,6 @@ const STEPS: i64 = 16;
 
 /// A matmul that is split.
 struct Divided {
-    product: Product,
     parts: i64,
     part: Kernel,
     combine: Kernel,
@@ -105,7 +105,7 @@ impl Divided {
         let known = |d: &Dim| d.as_const().filter(|n| *n > 0);
         let shape = kernel.grid.iter().map(|g| known(&g.extent)).collect::<Option<Vec<i64>>>()?;
         let (points, [rows, cols]) = shape.split_last_chunk::<2>()?;
-        let steps = matmul::whole_steps(a)?;
+        let steps = matmul::whole_steps(a.shape.last()?)?;
         let (_, _, dot) = kernel.body.insts().find(|(_, _, d)| matches!(d.op, Op::Dot { .. }))?;
         if *rows > ROWS || kernel.body.ty(dot.result?).elem() != Some(Elem::F32) {
             return None;
@@ -127,7 +127,7 @@ impl Divided {
         let [Some(a), Some(b)] = operands else { return None };
         let part = part(&a, &b, &results, dot.loc)?;
         let combine = combine(kernel, &product, parts, &results)?;
-        Some(Divided { product, parts, part, combine, results })
+        Some(Divided { parts, part, combine, results })
     }
 
     /// Replaces all launches of a matmul in a plan by the two kernels.
@@ -146,7 +146,7 @@ impl Divided {
             let results = View { root: slot, elem, offset: Dim::zero(), dynamic: Vec::new(), shape, strides };
             let body = &mut plan.body;
             let mut operands = Vec::new();
-            for (n, back) in [(self.product.left, 1), (self.product.right, 2)] {
+            for (n, back) in [(LEFT, 1), (RIGHT, 2)] {
                 let view = data.operands.get(n).and_then(|v| View::of(body, *v)).ok_or("an operand in no buffer")?;
                 let axis = view.shape.len().checked_sub(back).ok_or("an operand without steps")?;
                 let parted = in_parts(&view.buffer_type(), axis, self.parts).ok_or("steps that have no parts")?;
@@ -159,10 +159,10 @@ impl Divided {
             body.insert_before(block, inst, launch);
             let launch = body.inst_mut(inst);
             launch.op = Op::Plan(PlanOp::Launch { kernel: combine.clone() });
-            if let Some(left) = launch.operands.get_mut(self.product.left) {
+            if let Some(left) = launch.operands.get_mut(LEFT) {
                 *left = results;
             }
-            launch.operands.remove(self.product.right);
+            launch.operands.remove(RIGHT);
         }
         Ok(())
     }
@@ -196,7 +196,7 @@ fn part(a: &BufferType, b: &BufferType, result: &BufferType, loc: crate::source:
 /// The kernel of a matmul in which the sum of partial results replaces the matmul.
 fn combine(kernel: &Kernel, product: &Product, parts: i64, results: &BufferType) -> Option<Kernel> {
     let mut made = Kernel { name: "combine_products".into(), compute: None, ..kernel.clone() };
-    let from = made.params.get(product.left)?.value;
+    let from = made.params.get(LEFT)?.value;
     made.body.set_ty(from, Type::Buffer(results.clone()));
     let (block, inst, dot) =
         made.body.insts().find(|(_, _, d)| matches!(d.op, Op::Dot { .. })).map(|(b, i, d)| (b, i, d.clone()))?;
@@ -224,7 +224,7 @@ fn combine(kernel: &Kernel, product: &Product, parts: i64, results: &BufferType)
     by[sum] = all;
     made.body.replace_uses(&by);
     remove_dead(&mut made.body);
-    made.params.remove(product.right);
+    made.params.remove(RIGHT);
     made.find_symbols();
     Some(made)
 }

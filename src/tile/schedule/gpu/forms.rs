@@ -17,6 +17,7 @@ use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
 use crate::tile::attention::{Described, KEYS, QUERIES, VALUES, is_part};
 use crate::tile::kernels::{counterpart, place};
+use crate::tile::matmul::{LEFT, RIGHT};
 use crate::tile::{BufferType, GpuArch, GpuOp, Kernel, Module, Op, State};
 
 /// Maximum head width of attention on tensor cores.
@@ -151,13 +152,13 @@ fn reason(module: &Module, k: &Kernel) -> Option<String> {
     if dots == 0 {
         return None;
     }
-    let Some(product) = Product::of(k) else {
+    if Product::of(k).is_none() {
         return Some("it is not one product of two buffers with elementwise work on its result".to_string());
-    };
-    if let Some(why) = of_operands(module, k, &[product.left, product.right]) {
+    }
+    if let Some(why) = of_operands(module, k, &[LEFT, RIGHT]) {
         return Some(why);
     }
-    let steps = buffer(product.left).and_then(|b| b.shape.last()).map(|d| (d.as_const(), d.to_string()));
+    let steps = buffer(LEFT).and_then(|b| b.shape.last()).map(|d| (d.as_const(), d.to_string()));
     if let Some((None, steps)) = steps {
         return Some(format!("the number of its steps, {steps}, is known only at run time"));
     }

@@ -24,8 +24,9 @@ use super::machine::{Machine, ProductTile};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::epilogue::ResultTile;
+use crate::tile::matmul::{self, LEFT, RIGHT};
 use crate::tile::{
-    AxisRole, BufferType, Extent, Fragment, GROUP, GpuArch, Kernel, KernelBuilder, Op, Param, Position, Value, matmul,
+    AxisRole, BufferType, Extent, Fragment, GROUP, GpuArch, Kernel, KernelBuilder, Op, Param, Position, Value,
 };
 
 /// Minimum numbers of rows and columns.
@@ -136,7 +137,7 @@ impl<'a> Parts<'a> {
         let is_half = matches!(a.elem, Elem::BF16 | Elem::F16);
         let fits = a.elem == b.elem && (is_half || machine.tf32 && a.elem == Elem::F32);
         let rank = kernel.grid.len();
-        let steps = matmul::whole_steps(a)?;
+        let steps = matmul::whole_steps(a.shape.last()?)?;
         if !fits {
             return None;
         }
@@ -145,8 +146,8 @@ impl<'a> Parts<'a> {
         let param = |n: usize| kernel.params.get(n).is_some_and(aligned);
         if !build::has_rows_of_chunks(a, rank - 1)
             || !build::has_rows_of_chunks(b, dense)
-            || !param(product.left)
-            || !param(product.right)
+            || !param(LEFT)
+            || !param(RIGHT)
         {
             return None;
         }
@@ -172,7 +173,7 @@ impl<'a> Parts<'a> {
     fn of_integers(kernel: &'a Kernel, of: Integers, machine: &Machine, rows: &Dim) -> Option<Parts<'a>> {
         let product = Product::of(kernel)?;
         let [a, _] = product.operands(kernel)?;
-        let steps = matmul::whole_steps(a)?;
+        let steps = matmul::whole_steps(a.shape.last()?)?;
         let (points, [_, cols]) = kernel.grid.split_last_chunk::<2>()?;
         let points: Vec<Dim> = points.iter().map(|g| g.extent.clone()).collect();
         let panel = of.numbers.shape.last()?.as_const()?;
@@ -189,7 +190,7 @@ impl<'a> Parts<'a> {
 
     /// The parameter of the new kernel for one of the old kernel: scales follow integers.
     fn param(&self, kb: &KernelBuilder, n: usize) -> Option<Value> {
-        kb.param(n + usize::from(self.integers.is_some() && n > self.product.right))
+        kb.param(n + usize::from(self.integers.is_some() && n > RIGHT))
     }
 
     /// A kernel with the same parameters and a grid of the new tiles, which blocks process in
@@ -208,7 +209,7 @@ impl<'a> Parts<'a> {
     pub(super) fn with_buffers(&self) -> Option<KernelBuilder> {
         let mut kb = KernelBuilder::new(&self.kernel.name);
         for (n, p) in self.kernel.params.iter().enumerate() {
-            match self.integers.as_ref().filter(|_| n == self.product.right) {
+            match self.integers.as_ref().filter(|_| n == RIGHT) {
                 Some(Scales { of, .. }) => {
                     kb.buffer(of.numbers.clone(), p.mode);
                     kb.buffer(of.scales.clone(), p.mode);
@@ -248,7 +249,7 @@ impl<'a> Parts<'a> {
         let [row, col] = if group > 1 { in_groups(kb, [row, col], self.counts()?, group) } else { [row, col] };
         let row = kb.times(row, self.tile.rows);
         let col = kb.times(col, self.tile.cols);
-        let (left, right) = (self.param(kb, self.product.left)?, self.param(kb, self.product.right)?);
+        let (left, right) = (self.param(kb, LEFT)?, self.param(kb, RIGHT)?);
         Some(Place { points, row, col, left, right })
     }
 
@@ -284,7 +285,7 @@ impl<'a> Parts<'a> {
         let panel = divided(PANEL, place.col);
         let (row, group) = (divided(i64::from(8 / of.bits), step), divided(i64::from(GROUP), step));
         let at = |row: Value| [points.as_slice(), &[panel, row, zero]].concat();
-        let scales = self.param(kb, self.product.right).and(kb.param(self.product.right + 1))?;
+        let scales = self.param(kb, RIGHT).and(kb.param(RIGHT + 1))?;
         Some(vec![
             left,
             Source { buffer: place.right, at: at(row), along },
