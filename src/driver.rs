@@ -70,10 +70,10 @@ pub fn compile(options: &CompileOptions) -> Result<(), CommandError> {
 }
 
 fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandError> {
-    let out = Outputs::of(options).map_err(|message| command_line_error(&message))?;
+    let out = Outputs::from_options(options).map_err(|message| command_line_error(&message))?;
     s.stage("read");
     let file = s.read(&options.file).inspect_err(|_| meant_a_command(s, &options.file))?;
-    let source = Source::of(&options.file, &s.text(file));
+    let source = Source::detect(&options.file, &s.text(file));
     out.check(source).map_err(|message| command_line_error(&message))?;
     out.claim(s)?;
     if options.target.is_for(Target::Cuda) {
@@ -85,7 +85,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
     let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
 
     // All instruction sets take the same path: a library has code for each, a dump shows one.
-    let mut levels = Levels::of(&options.target);
+    let mut levels = Levels::from_options(&options.target);
     if out.has(EmitKind::So) {
         levels.run_here()?;
     }
@@ -281,7 +281,7 @@ pub fn check(options: &CheckOptions) -> Result<(), CommandError> {
 
 fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError> {
     let file = s.read(&options.file)?;
-    match Source::of(&options.file, &s.text(file)) {
+    match Source::detect(&options.file, &s.text(file)) {
         Source::Program => {}
         Source::Graph => return stages::graph_text(s, file).map(|_| ()),
         Source::Tile => return stages::tile_text(s, file).map(|_| ()),

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn weights_read_back() {
-        let dims = |ns: &[i64]| ns.iter().map(|n| DimText::of(Dim::from(*n))).collect::<Vec<_>>();
+        let dims = |ns: &[i64]| ns.iter().map(|n| DimText::canonical(Dim::from(*n))).collect::<Vec<_>>();
         let param = |pattern: &str, extents: &[u64], elem, shape: &[i64]| Param {
             pattern: pattern.to_string(),
             extents: extents.to_vec(),

@@ -34,7 +34,7 @@ struct Axes {
 
 impl Axes {
     /// Axes that include every dot and the points where the lines of the ceilings meet.
-    fn of(report: &Report, dots: &[&Site], ceilings: &Drawn) -> Axes {
+    fn enclosing(report: &Report, dots: &[&Site], ceilings: &Drawn) -> Axes {
         let ridges = ceilings
             .memories
             .iter()
@@ -79,7 +79,7 @@ struct Drawn {
 
 impl Drawn {
     /// The ceilings that limit some kernel, and memory and `f32`.
-    fn of(report: &Report) -> Drawn {
+    fn select(report: &Report) -> Drawn {
         let c = &report.ceilings;
         let near = |s: &Site| c.memory_of(s.bytes / u64::try_from(s.launches).unwrap_or(1).max(1)).name;
         let names = report.sites.iter().flat_map(|s| [report.rates(s).memory, near(s)]);
@@ -95,8 +95,8 @@ impl Drawn {
 /// Draws the plot.
 pub fn picture(report: &Report) -> String {
     let (dots, others): (Vec<&Site>, Vec<&Site>) = report.sites.iter().partition(|s| s.flops > 0);
-    let ceilings = Drawn::of(report);
-    let axes = Axes::of(report, &dots, &ceilings);
+    let ceilings = Drawn::select(report);
+    let axes = Axes::enclosing(report, &dots, &ceilings);
     let left = PLANE.0;
     let title = format!("{}.{}: each kernel and the ceilings of this machine", report.model, report.entry);
     let mut svg = svg::begin(SIZE, STYLE, &title);

@@ -25,7 +25,7 @@ pub fn describe(interface: &Interface<'_>, model: &str, doc: &str, target: &str)
             pattern: p.name.clone(),
             extents: p.counts.clone(),
             elem: p.ty.elem,
-            dims: p.ty.shape.iter().cloned().map(DimText::of).collect(),
+            dims: p.ty.shape.iter().cloned().map(DimText::canonical).collect(),
         });
     }
     let mut states = Vec::new();
@@ -33,7 +33,7 @@ pub fn describe(interface: &Interface<'_>, model: &str, doc: &str, target: &str)
         if let Some(d) = s.ty.shape.iter().find(|d| d.as_const().is_none()) {
             return Err(format!("the dimension {d} of the state {} is not known; bind it with --dim", s.name));
         }
-        let dims = s.ty.shape.iter().cloned().map(DimText::of).collect();
+        let dims = s.ty.shape.iter().cloned().map(DimText::canonical).collect();
         states.push(Tensor { name: s.name.clone(), elem: s.ty.elem, batch: false, dims });
     }
     let entries = interface.entries.iter().map(|e| entry(e, interface)).collect::<Result<_, _>>()?;
@@ -98,7 +98,7 @@ pub(super) fn check(fact: &Fact, place: String, names: &[impl AsRef<str>]) -> Re
 }
 
 fn tensor(name: &str, ty: &TensorType, batch: bool) -> Tensor {
-    let dims = ty.shape.iter().skip(usize::from(batch)).cloned().map(DimText::of).collect();
+    let dims = ty.shape.iter().skip(usize::from(batch)).cloned().map(DimText::canonical).collect();
     Tensor { name: name.to_string(), elem: ty.elem, batch, dims }
 }
 
@@ -140,7 +140,7 @@ fn tap(declared: &TapDecl, batch: Option<&str>) -> Tap {
         extents: arrays.iter().filter_map(|d| u64::try_from(d.as_const()?).ok()).collect(),
         elem: ty.elem,
         batch: is_batch,
-        dims: dims.map(DimText::of).collect(),
+        dims: dims.map(DimText::canonical).collect(),
         stacked: stacked.len(),
         cost: String::new(),
     }

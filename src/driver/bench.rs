@@ -68,7 +68,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
     };
     let sizes = sizes(entry, options)?;
 
-    let levels = Levels::of(&options.target).for_graph(&graph, stages::generator(options.backend));
+    let levels = Levels::from_options(&options.target).for_graph(&graph, stages::generator(options.backend));
     let levels = levels.keeping(&options.target, &graph)?;
     if options.target.is_for(Target::Cpu) {
         levels.run_here()?;

@@ -78,7 +78,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
         Some(seed) => arguments::weights_file(s, &model, options.weights.as_deref(), seed, folder.path())?,
         None => options.weights.clone(),
     };
-    let levels = Levels::of(&options.target).keeping(&options.target, &graph)?;
+    let levels = Levels::from_options(&options.target).keeping(&options.target, &graph)?;
     if let Some(steps) = &mut steps {
         calls::arguments(s, steps, &graph, &model, options)?;
     }
@@ -147,7 +147,7 @@ pub(super) fn read_graph(
 ) -> Result<ir::Module, CommandError> {
     s.stage("read");
     let file = s.read(path)?;
-    match Source::of(path, &s.text(file)) {
+    match Source::detect(path, &s.text(file)) {
         Source::Program => {
             s.stage("parse");
             let mut tree = stages::parse(s, file);

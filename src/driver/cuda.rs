@@ -48,7 +48,7 @@ pub(super) fn compile(
     }
     let is_library = OF_LIBRARY.into_iter().any(|kind| out.has(kind));
     let is_dump = DUMPS.into_iter().any(|kind| out.has(kind));
-    let mut levels = Levels::of(&options.target);
+    let mut levels = Levels::from_options(&options.target);
     if out.has(EmitKind::So) {
         levels.run_here()?;
     }

@@ -42,7 +42,7 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     let pass_options = pass_options(&options.target, &options.passes)?;
     let mut graph = read_graph(s, &options.file, &options.program, "generate")?;
     let at = function(&graph, Some(&options.function)).map_err(|why| command_line_error(&why))?;
-    let contract = Contract::of(&graph.functions[at], options).map_err(|message| command_line_error(&message))?;
+    let contract = Contract::check(&graph.functions[at], options).map_err(|message| command_line_error(&message))?;
     let name = options.function.as_str();
     s.stage("read the prompt");
     let reader = tokenizer(s, "--tokenizer", &options.tokenizer)?;
@@ -74,7 +74,7 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
         return Err(command_line_error(&message));
     }
     let generator = stages::generator(options.backend);
-    let levels = Levels::of(&options.target).for_graph(&graph, generator).keeping(&options.target, &graph)?;
+    let levels = Levels::from_options(&options.target).for_graph(&graph, generator).keeping(&options.target, &graph)?;
     levels.run_here()?;
     let tiers = Tiers::for_library(s, &graph, &levels)?;
     let folder = stages::temporary(s)?;

@@ -65,7 +65,7 @@ pub(super) struct Levels {
 
 impl Levels {
     /// All instruction sets up to the one of `--cpu`.
-    pub(super) fn of(target: &TargetOptions) -> Levels {
+    pub(super) fn from_options(target: &TargetOptions) -> Levels {
         let asked = target.cpu.map(level);
         let arch = if target.cpu == Some(CpuTier::Neon) { Arch::Aarch64 } else { Arch::host() };
         let every = [cpu::bf16_levels(), cpu::byte_levels(), cpu::levels()].concat();

@@ -27,7 +27,7 @@ pub(super) enum Source {
 
 impl Source {
     /// Determined by the extension of the file; for stdin, by the first words.
-    pub(super) fn of(path: &Path, text: &str) -> Source {
+    pub(super) fn detect(path: &Path, text: &str) -> Source {
         if path == Path::new("-") {
             return Source::of_text(text);
         }
@@ -89,7 +89,7 @@ const OF_FUNCTIONS: [EmitKind; 2] = [EmitKind::Ir, EmitKind::Dot];
 
 impl Outputs {
     /// The requested formats (a shared library by default), each with its path.
-    pub(super) fn of(options: &CompileOptions) -> Result<Outputs, String> {
+    pub(super) fn from_options(options: &CompileOptions) -> Result<Outputs, String> {
         let (mir_registers, asm_bytes) = (options.mir_registers, options.asm_bytes);
         let (places, command, kernel) = (places(options)?, command(options), options.kernel.clone());
         let function = options.function.clone();
@@ -408,13 +408,13 @@ mod tests {
 
     #[test]
     fn texts_from_stdin_show_what_they_are() {
-        let of = |text: &str| Source::of(Path::new("-"), text);
+        let of = |text: &str| Source::detect(Path::new("-"), text);
         assert_eq!(of("// attnc\nuse std.nn\n"), Source::Program);
         assert_eq!(of("model M {}\n"), Source::Program);
         assert_eq!(of("// attnc m.attn --emit ir\nmodule \"m.attn\"\n\nfunc @f() {\n"), Source::Graph);
         assert_eq!(of("module \"m.attn\"\n\nentry @f() -> () {\n"), Source::Tile);
         assert_eq!(of("; attnc m.attn --emit clif\n; kernel.f\nfunction u0:0() {\n"), Source::Clif);
         assert_eq!(of(""), Source::Program);
-        assert_eq!(Source::of(Path::new("m.air"), ""), Source::Graph);
+        assert_eq!(Source::detect(Path::new("m.air"), ""), Source::Graph);
     }
 }

@@ -164,11 +164,11 @@ impl Config {
         let Value::Object(fields) = value else {
             return Err(Refusal::config("it is JSON, but not an object".to_owned()));
         };
-        Config::of(fields, ignored)
+        Config::from_fields(fields, ignored)
     }
 
     /// A configuration with these fields.
-    pub(super) fn of(fields: Map<String, Value>, ignored: &[String]) -> Result<Config, Refusal> {
+    pub(super) fn from_fields(fields: Map<String, Value>, ignored: &[String]) -> Result<Config, Refusal> {
         if let Some(name) = ignored.iter().find(|name| !fields.contains_key(*name)) {
             return Err(Refusal::config(format!("it has no field `{name}` that could be ignored")));
         }
@@ -300,7 +300,7 @@ impl Config {
     pub(super) fn object(&self, name: &str) -> Result<Option<Config>, Refusal> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let Value::Object(fields) = value else { return Err(self.refuse(name, "an object")) };
-        Config::of(fields.clone(), &[]).map(Some)
+        Config::from_fields(fields.clone(), &[]).map(Some)
     }
 
     /// Are all fields and values equal?

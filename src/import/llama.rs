@@ -83,9 +83,9 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
     }
     let rope = match gemma3 {
         true => Rope::of_two_kinds(config, e, (!mixed).then_some(window.is_some()))?,
-        false => Rope::of(config, e)?,
+        false => Rope::from_config(config, e)?,
     };
-    // GGUF files have a tensor instead of a scaling rule; see `Rope::of`.
+    // GGUF files have a tensor instead of a scaling rule; see `Rope::from_config`.
     let factors = names.has(FACTORS);
     if factors && !rope.takes_factors() {
         let message =

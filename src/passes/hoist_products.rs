@@ -298,13 +298,13 @@ impl Scene<'_> {
         if let Some(v) = d.result
             && self.f.tensor(v).is_some()
             && (self.lengths.is_empty() || self.f.dimensions_of(d).is_disjoint(&self.lengths))
-            && let Some(stepped) = self.of(block, inst, v)
+            && let Some(stepped) = self.stepped_by(block, inst, v)
         {
             self.stepped.insert(v, stepped);
         }
     }
 
-    fn of(&mut self, block: Block, inst: Inst, v: Value) -> Option<Stepped> {
+    fn stepped_by(&mut self, block: Block, inst: Inst, v: Value) -> Option<Stepped> {
         let d = self.f.inst(inst);
         let shape = |v: Value| self.f.tensor(v).map(|t| t.shape.as_slice());
         match (&d.op, d.operands.as_slice()) {

@@ -221,7 +221,7 @@ impl RegType {
     }
 
     /// The register type for values of a type.
-    pub const fn of(ty: Type) -> RegType {
+    pub const fn for_type(ty: Type) -> RegType {
         match ty {
             Type::Pred => RegType::Pred,
             Type::F32 => RegType::F32,

@@ -106,7 +106,7 @@ impl ElementTypes {
     ];
 
     /// The set with this word.
-    pub fn of(word: &str) -> Option<ElementTypes> {
+    pub fn find(word: &str) -> Option<ElementTypes> {
         ElementTypes::ALL.into_iter().find(|set| set.word == word)
     }
 }

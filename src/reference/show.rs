@@ -20,7 +20,7 @@ impl Entry {
     fn rows(&self) -> Vec<(&'static str, String)> {
         let takes = self.takes.as_ref().map(|word| {
             let names = |set: ElementTypes| set.types.iter().map(|elem| elem.name()).collect::<Vec<_>>().join(", ");
-            let set = ElementTypes::of(word).filter(|set| set.types.len() > 1);
+            let set = ElementTypes::find(word).filter(|set| set.types.len() > 1);
             ("takes", set.map_or(word.clone(), |set| format!("{word}: {}", names(set))))
         });
         takes.into_iter().chain(self.facts.iter().cloned()).collect()

@@ -25,7 +25,7 @@ pub struct DimText {
 
 impl DimText {
     /// A dimension whose text is its canonical form.
-    pub fn of(dim: Dim) -> DimText {
+    pub fn canonical(dim: Dim) -> DimText {
         DimText { text: dim.to_string(), dim }
     }
 }

@@ -71,7 +71,7 @@ macro_rules! functions {
         impl Functions {
             /// # Safety
             /// The table must belong to a `model.so` of this ABI version.
-            unsafe fn of(table: &abi::Functions) -> Result<Functions, LoadError> {
+            unsafe fn from_table(table: &abi::Functions) -> Result<Functions, LoadError> {
                 let address = |name: &str| {
                     let at = abi::FUNCTIONS.iter().position(|known| name.strip_prefix("attnc_") == Some(known));
                     let found = at.and_then(|at| table.functions.get(at)).copied();
@@ -192,7 +192,7 @@ impl CompiledModel {
             None => return Err(error(-1, format!("{} is not a model compiled by attnc", so.display()))),
         };
         // SAFETY: the version determines the functions of the table.
-        let functions = unsafe { Functions::of(table)? };
+        let functions = unsafe { Functions::from_table(table)? };
         let weights = match weights {
             None => None,
             Some(w) => Some(

@@ -275,7 +275,7 @@ mod tests {
     use crate::shape::Dim;
 
     fn param(pattern: &str, extents: &[u64], elem: Elem, shape: &[i64]) -> Param {
-        let dims = shape.iter().map(|d| DimText::of(Dim::from(*d))).collect();
+        let dims = shape.iter().map(|d| DimText::canonical(Dim::from(*d))).collect();
         Param { pattern: pattern.to_owned(), extents: extents.to_vec(), elem, dims }
     }
 

@@ -101,7 +101,7 @@ impl Sizes {
 
     /// An upper bound of the absolute values of a dimension and all its intermediate results;
     /// `i128::MAX` if unknown.
-    pub fn of(&self, d: &Dim) -> i128 {
+    pub fn bound(&self, d: &Dim) -> i128 {
         if d.is_too_long() {
             return i128::MAX;
         }
@@ -117,7 +117,7 @@ impl Sizes {
 
     /// Can the dimension certainly be computed in 64 bits?
     pub fn fits(&self, d: &Dim) -> bool {
-        self.of(d) <= i128::from(i64::MAX)
+        self.bound(d) <= i128::from(i64::MAX)
     }
 
     /// An upper bound of the absolute value of a product. Its divisors are at least 1.
@@ -143,11 +143,11 @@ impl Sizes {
     }
 
     fn factor(&self, f: &Factor) -> i128 {
-        let largest = |all: &[Dim]| all.iter().map(|d| self.of(d)).max().unwrap_or(0);
+        let largest = |all: &[Dim]| all.iter().map(|d| self.bound(d)).max().unwrap_or(0);
         let most = match f {
             Factor::Symbol(name) => self.symbols.get(&**name).copied().unwrap_or(i128::from(i64::MAX)),
             // Divisors are at least 1; for smaller ones the machine's result is not larger either.
-            Factor::Quotient(a, b) | Factor::Floor(a, b) if self.fits(b) => self.of(a),
+            Factor::Quotient(a, b) | Factor::Floor(a, b) if self.fits(b) => self.bound(a),
             Factor::Quotient(..) | Factor::Floor(..) => i128::MAX,
             Factor::Min(all) | Factor::Max(all) => largest(all),
         };
@@ -216,7 +216,7 @@ mod tests {
         let mut sizes = Sizes::default();
         assert!(sizes.fits(&s) && !sizes.fits(&s.add(&Dim::one())) && !sizes.fits(&s.mul(&t)));
         sizes.argument(&TensorType::new(Elem::F32, vec![s.clone(), t.clone()]));
-        assert_eq!(sizes.of(&s.mul(&t)), 1 << 45);
+        assert_eq!(sizes.bound(&s.mul(&t)), 1 << 45);
         assert!(sizes.fits(&s.mul(&t).mul(&Dim::from(1 << 17))) && !sizes.fits(&s.mul(&t).mul(&Dim::from(1 << 18))));
         // Negative coefficients, and nested expressions.
         assert!(!sizes.fits(&s.mul(&Dim::from(i64::MIN))) && !sizes.fits(&s.mul(&s)));
@@ -229,7 +229,7 @@ mod tests {
         let mut shifted = Sizes::default();
         shifted.argument(&TensorType::new(Elem::F32, vec![s.sub(&Dim::from(1 << 62))]));
         assert!(!shifted.fits(&s.mul(&Dim::from(2))) && shifted.fits(&s));
-        assert_eq!(sizes.only(&["T".to_string()]).of(&t), 1 << 45);
+        assert_eq!(sizes.only(&["T".to_string()]).bound(&t), 1 << 45);
         assert!(!sizes.only(&["T".to_string()]).fits(&s.mul(&Dim::from(2))));
     }
 }

@@ -80,7 +80,7 @@ pub struct Statements {
 
 impl Statements {
     /// A list of one statement.
-    pub fn of(stmt: Stmt) -> Statements {
+    pub fn single(stmt: Stmt) -> Statements {
         Statements { list: vec![stmt] }
     }
 

@@ -46,7 +46,7 @@ fn is_split(kernel: &Kernel, param: Value) -> bool {
 /// taps, slots, states and packed weights are; so is a view of one if its offset and strides are
 /// multiples. The same holds for buffers of a kernel that launches others, if its `params` say so.
 pub(crate) fn begins_at_multiple(body: &Body, params: &[Param], buffer: Value, bytes: u64) -> bool {
-    let Some(view) = View::of(body, buffer) else { return false };
+    let Some(view) = View::trace(body, buffer) else { return false };
     let elements = i64::try_from(bytes / view.elem.size().max(1)).unwrap_or(i64::MAX);
     if elements <= 1 {
         return true;

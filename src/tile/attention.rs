@@ -21,7 +21,7 @@
 //! The scheduler replaces this kernel by faster ones (`schedule/attention.rs`), which process keys
 //! in blocks, skip keys that a causal mask hides, sum scores in another order, and compute `e^x` as
 //! a power of 2. The kernel carries its description (`Compute::Attention`), and any elementwise
-//! work on the result tile may follow (the epilogue); [`Described::of`] passes both to the
+//! work on the result tile may follow (the epilogue); [`Described::from_kernel`] passes both to the
 //! scheduler. The results differ by rounding, and in one more case. If no mask can hide a visited
 //! key (a causal mask hides no key that a single query visits), scheduled kernels do multiply by
 //! weights of 0, from scores that are `-inf` or far below the others. An infinite or NaN value of
@@ -202,7 +202,7 @@ impl Attention {
         let insts = Epilogue::last_insts(body)?;
         let last = insts.iter().position(|i| body.inst(*i).op == Op::Select)?;
         let result = body.inst(*insts.get(last)?).result?;
-        Epilogue::of(kernel, [load_of(QUERIES)?, load_of(VALUES)?], result, insts.get(last + 1..)?)
+        Epilogue::from_insts(kernel, [load_of(QUERIES)?, load_of(VALUES)?], result, insts.get(last + 1..)?)
     }
 
     /// The parameters that the attention reads, without those used only by the epilogue.
@@ -236,7 +236,7 @@ fn score_operand(kb: &mut KernelBuilder, what: &Formula, at: &[Value], rows: Ext
 
 impl Described {
     /// The attention that a kernel computes, if its epilogue can be appended to scheduled kernels.
-    pub(crate) fn of(kernel: &Kernel) -> Option<Described> {
+    pub(crate) fn from_kernel(kernel: &Kernel) -> Option<Described> {
         let Some(Compute::Attention(attention)) = &kernel.compute else { return None };
         let found = Described { attention: (**attention).clone(), epilogue: Attention::epilogue(kernel)? };
         (found.epilogue.is_elementwise(kernel) && found.only_reads(kernel)).then_some(found)

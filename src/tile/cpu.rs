@@ -116,7 +116,7 @@ pub struct Features(u8);
 
 impl Features {
     /// The set of the listed features.
-    pub const fn of(list: &[Feature]) -> Features {
+    pub const fn from_list(list: &[Feature]) -> Features {
         let (mut bits, mut i) = (0, 0);
         while i < list.len() {
             bits |= 1 << list[i] as u8;
@@ -153,18 +153,19 @@ impl Cpu {
     /// 128-bit vectors: any 64-bit processor.
     pub const PORTABLE: Cpu = Cpu { width: Width::V128, features: Features(0) };
     /// 256-bit vectors with FMA.
-    pub const AVX2: Cpu = Cpu { width: Width::V256, features: Features::of(&[Feature::Fma]) };
+    pub const AVX2: Cpu = Cpu { width: Width::V256, features: Features::from_list(&[Feature::Fma]) };
     /// The same, with byte dot products (AVX-VNNI).
-    pub const AVX2_VNNI: Cpu = Cpu { width: Width::V256, features: Features::of(&[Feature::Fma, Feature::Vnni]) };
+    pub const AVX2_VNNI: Cpu =
+        Cpu { width: Width::V256, features: Features::from_list(&[Feature::Fma, Feature::Vnni]) };
     /// 512-bit vectors with byte dot products. (A library requires VNNI only if its code uses it.)
     pub const AVX512: Cpu =
-        Cpu { width: Width::V512, features: Features::of(&[Feature::Fma, Feature::Vnni, Feature::Vbmi]) };
+        Cpu { width: Width::V512, features: Features::from_list(&[Feature::Fma, Feature::Vnni, Feature::Vbmi]) };
     /// The same, with dot products of `bf16` pairs.
     pub const AVX512_BF16: Cpu =
-        Cpu { width: Width::V512, features: Cpu::AVX512.features.and(Features::of(&[Feature::Bf16])) };
+        Cpu { width: Width::V512, features: Cpu::AVX512.features.and(Features::from_list(&[Feature::Bf16])) };
     /// The same, with `bf16` tiles.
     pub const AMX: Cpu =
-        Cpu { width: Width::V512, features: Cpu::AVX512_BF16.features.and(Features::of(&[Feature::Amx])) };
+        Cpu { width: Width::V512, features: Cpu::AVX512_BF16.features.and(Features::from_list(&[Feature::Amx])) };
 
     /// Named CPUs: the values of `--cpu`, and the variants of a library. The least demanding come
     /// first; a library lists them in reverse.
@@ -188,7 +189,7 @@ impl Cpu {
         let mut features = Features::default();
         for part in parts {
             let feature = Feature::ALL.into_iter().find(|f| f.name() == part)?;
-            features = features.and(Features::of(&[feature]));
+            features = features.and(Features::from_list(&[feature]));
         }
         Cpu::new(width, features)
     }

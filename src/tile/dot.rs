@@ -101,7 +101,9 @@ impl DotMode {
         let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
         let own = if is_float { DotMode::Fma } else { DotMode::Chain };
         if self == DotMode::Split {
-            return Product::of(body, dot).ok_or("it takes three tiles, or two and a scalar")?.split(i64::from(warps));
+            return Product::from_dot(body, dot)
+                .ok_or("it takes three tiles, or two and a scalar")?
+                .split(i64::from(warps));
         }
         if self == own { Ok(()) } else { Err(format!("a GPU sums it as `{}`", own.name())) }
     }
@@ -122,7 +124,7 @@ impl DotMode {
         if !has {
             return Err(format!("{cpu} does not support it"));
         }
-        let p = Product::of(body, dot).ok_or("it takes three tiles, or two and a scalar")?;
+        let p = Product::from_dot(body, dot).ok_or("it takes three tiles, or two and a scalar")?;
         if p.result.elem != Elem::F32 || p.result.cols.is_one() {
             return Err("the result must be `f32`, of more than one column".into());
         }
@@ -207,7 +209,7 @@ fn axis_from_end(body: &Body, load: &InstData, n: usize) -> Option<usize> {
 }
 
 impl<'a> Product<'a> {
-    fn of(body: &'a Body, dot: &'a InstData) -> Option<Product<'a>> {
+    fn from_dot(body: &'a Body, dot: &'a InstData) -> Option<Product<'a>> {
         let [a, b, acc] = dot.operands.as_slice() else { return None };
         // Only the defining operation shows whether it is a constant.
         let zero = |d: &InstData| matches!(d.op, Op::Const(Scalar::Float(x)) if x.to_bits() == 0);

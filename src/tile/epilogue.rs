@@ -36,7 +36,12 @@ impl Epilogue {
 
     /// The epilogue `insts` of a kernel whose last two grid axes are rows and columns. The first of
     /// `loads` reads a tile with the rows of `result`, the second a tile with its columns.
-    pub(crate) fn of(kernel: &Kernel, loads: [&InstData; 2], result: Value, insts: &[Inst]) -> Option<Epilogue> {
+    pub(crate) fn from_insts(
+        kernel: &Kernel,
+        loads: [&InstData; 2],
+        result: Value,
+        insts: &[Inst],
+    ) -> Option<Epilogue> {
         let [of_rows, of_cols] = loads;
         let n = kernel.grid.len();
         let lead = kernel.grid.iter().take(n.checked_sub(2)?).map(|g| (AxisRole::Point, g.value));

@@ -115,7 +115,7 @@ pub(crate) fn of_plan(module: &Module, name: &str) -> Checked {
     }
     for p in &plans {
         for (name, most) in p.lengths() {
-            sizes.symbol(name, sizes.of(most).min(MOST));
+            sizes.symbol(name, sizes.bound(most).min(MOST));
         }
     }
     Checked { unstated, sizes, beyond }

@@ -73,5 +73,5 @@ pub(crate) fn epilogue(kernel: &Kernel) -> Option<Epilogue> {
         Some(n) => (body.inst(*insts.get(n)?).result?, insts.get(n + 1..)?),
         None => (*body.block(*body.layout.get(1)?).args.get(1)?, insts),
     };
-    Epilogue::of(kernel, [body.def_inst(a)?, body.def_inst(b)?], result, rest)
+    Epilogue::from_insts(kernel, [body.def_inst(a)?, body.def_inst(b)?], result, rest)
 }

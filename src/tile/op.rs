@@ -531,7 +531,7 @@ pub enum TapPart {
 
 impl TapPart {
     /// The name for this part of a tap.
-    pub fn of(self, tap: &str) -> String {
+    pub fn full_name(self, tap: &str) -> String {
         match self {
             TapPart::Data => tap.to_string(),
             TapPart::Written => format!("{tap}?"),

@@ -40,7 +40,7 @@ impl View {
 
     /// The view that a buffer of a plan is, found through the views before it; its root is the
     /// first value that is not a view.
-    pub(crate) fn of(body: &Body, buffer: Value) -> Option<View> {
+    pub(crate) fn trace(body: &Body, buffer: Value) -> Option<View> {
         let ty = body.ty(buffer).buffer()?;
         let (elem, shape, strides) = (ty.elem, ty.shape.clone(), ty.strides.clone());
         let mut view = View { root: buffer, elem, offset: Dim::zero(), dynamic: Vec::new(), shape, strides };

@@ -119,7 +119,7 @@ mod tests {
     fn texts_are_divided_at_tokens() {
         let of = |text: &str, token, is_word, takes| Added { text: text.to_string(), token, is_word, takes };
         let plain = (false, false);
-        let budget = Budget::of(0).unwrap();
+        let budget = Budget::for_length(0).unwrap();
         let tokens = vec![
             of("<a>", 1, false, plain),
             of("<a><b>", 2, false, plain),

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     /// Tokens that are letters, pairs of them and so on; merges in this order.
-    fn of(merges: &[&str]) -> Bpe {
+    fn bpe(merges: &[&str]) -> Bpe {
         let mut bpe = Bpe::default();
         for c in ["a", "b", "c"].map(String::from).into_iter().chain(merges.iter().map(|m| m.replace(' ', ""))) {
             let next = bpe.vocabulary.len() as u32;
@@ -137,7 +137,7 @@ mod tests {
 
     fn merged(bpe: &Bpe, tokens: &[u32]) -> Vec<u32> {
         let mut out = Vec::new();
-        bpe.merged(tokens, &mut out, &Budget::of(0).unwrap()).unwrap();
+        bpe.merged(tokens, &mut out, &Budget::for_length(0).unwrap()).unwrap();
         out
     }
 
@@ -157,20 +157,20 @@ mod tests {
     fn the_first_merge_comes_first() {
         let all: Vec<Vec<u32>> = (0..3u32.pow(7)).map(|n| (0..7).map(|at| n / 3u32.pow(at) % 3).collect()).collect();
         for merges in [&["a b", "b c", "a bc", "ab ab", "c a"][..], &["a a", "aa a", "aa aa", "b aa"], &["c c"], &[]] {
-            let bpe = of(merges);
+            let bpe = bpe(merges);
             for tokens in &all {
                 assert_eq!(merged(&bpe, tokens), slowly(&bpe, tokens.clone()), "{merges:?}");
             }
         }
-        assert!(merged(&of(&["a b"]), &[]).is_empty());
+        assert!(merged(&bpe(&["a b"]), &[]).is_empty());
     }
 
     #[test]
     fn characters_without_a_token() {
-        let mut bpe = of(&["a b"]);
+        let mut bpe = bpe(&["a b"]);
         let encoded = |bpe: &Bpe, text: &str| {
             let mut out = Vec::new();
-            bpe.encode(text, &mut out, &Budget::of(0).unwrap()).map(|()| out)
+            bpe.encode(text, &mut out, &Budget::for_length(0).unwrap()).map(|()| out)
         };
         assert!(encoded(&bpe, "ax").is_err_and(|why| why.contains("'x'")));
         bpe.unknown = Some((9, false));

@@ -31,7 +31,7 @@ impl Budget {
     ///
     /// # Errors
     /// The input is longer than [`LONGEST`].
-    pub(super) fn of(length: usize) -> Result<Budget, String> {
+    pub(super) fn for_length(length: usize) -> Result<Budget, String> {
         if length > LONGEST {
             return Err(format!("it is longer than {} MiB, the limit", LONGEST >> 20));
         }

@@ -155,7 +155,7 @@ mod tests {
         let long = format!("AAAAA{}", "GFh".repeat(99));
         assert!(CharsMap::read(&long).is_err(), "{long}");
         // Units that lead nowhere.
-        let budget = Budget::of(0).unwrap();
+        let budget = Budget::for_length(0).unwrap();
         let mut state = 1u32;
         for _ in 0..200 {
             let mut next = || {

@@ -80,7 +80,7 @@ impl Hub {
     /// # Errors
     /// A message about an invalid or unsupported part.
     pub(super) fn read(text: &str) -> Result<Hub, String> {
-        let budget = Budget::of(text.len())?;
+        let budget = Budget::for_length(text.len())?;
         if values(text) > MOST_VALUES {
             return Err(format!("it has more than {MOST_VALUES} values, the limit"));
         }
@@ -128,7 +128,7 @@ impl Hub {
 
     /// The tokens of a text; `is_whole` also adds the tokens that mark its end.
     pub(super) fn encode(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, String> {
-        let budget = Budget::of(text.len())?;
+        let budget = Budget::for_length(text.len())?;
         let (before, after) = &self.around;
         let mut tokens = before.clone();
         for (range, token) in self.plain.divide(text, &budget)? {
@@ -157,7 +157,7 @@ impl Hub {
                 continue;
             }
             let first = first.saturating_sub(range.start);
-            let mut pieces = Pieces::of(text.get(range).unwrap_or_default().to_string(), first);
+            let mut pieces = Pieces::whole(text.get(range).unwrap_or_default().to_string(), first);
             self.splitters.iter().try_for_each(|splitter| splitter.split(&mut pieces, budget))?;
             pieces.texts().try_for_each(|piece| self.model.encode(piece, tokens, budget))?;
         }

@@ -205,7 +205,7 @@ mod tests {
     /// Applies a sequence of normalizers; also returns how many bytes come from the first
     /// character.
     fn normal(all: Value, text: &str) -> (String, usize) {
-        let budget = Budget::of(text.len()).unwrap();
+        let budget = Budget::for_length(text.len()).unwrap();
         let all = Normalizer::all(&json!({"type": "Sequence", "normalizers": all}), &budget).unwrap();
         let mut part = Part { text: text.to_string(), first: text.chars().next().map_or(0, char::len_utf8) };
         all.iter().try_for_each(|one| one.apply(&mut part, &budget)).unwrap();

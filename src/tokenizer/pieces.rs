@@ -86,7 +86,7 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// A text with a single piece.
-    pub(super) fn of(text: String, first: usize) -> Pieces {
+    pub(super) fn whole(text: String, first: usize) -> Pieces {
         let whole = 0..text.len();
         Pieces { text, pieces: vec![whole], first }
     }
@@ -320,8 +320,8 @@ mod tests {
     use serde_json::json;
 
     fn split(description: Value, text: &str) -> Vec<String> {
-        let budget = Budget::of(text.len()).unwrap();
-        let mut pieces = Pieces::of(text.to_string(), 1);
+        let budget = Budget::for_length(text.len()).unwrap();
+        let mut pieces = Pieces::whole(text.to_string(), 1);
         for splitter in Splitter::all(&description, &budget).unwrap() {
             splitter.split(&mut pieces, &budget).unwrap();
         }
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn texts_do_not_grow_without_bound() {
-        let refused = |description: Value| Splitter::all(&description, &Budget::of(0).unwrap()).unwrap_err();
+        let refused = |description: Value| Splitter::all(&description, &Budget::for_length(0).unwrap()).unwrap_err();
         let level = json!({"type": "ByteLevel", "use_regex": false});
         let blanks = |blank: &str| json!({"type": "Metaspace", "replacement": blank, "split": false});
         for (part, name) in [(level.clone(), "ByteLevel"), (blanks("_"), "Metaspace")] {

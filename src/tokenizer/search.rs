@@ -119,7 +119,7 @@ mod tests {
     /// Compares matches at each offset with a naive search.
     #[test]
     fn all_patterns_are_found() {
-        let budget = Budget::of(0).unwrap();
+        let budget = Budget::for_length(0).unwrap();
         let all = ["", "a", "b", "ab", "ba", "aa", "aab", "abab", "bb", "bbabb", "abba", "b\u{e9}", "\u{e9}"];
         for chosen in 0..1 << (all.len() - 1) {
             let mut patterns: Vec<&str> =

@@ -168,10 +168,10 @@ mod tests {
     use super::*;
 
     fn budget() -> Budget {
-        Budget::of(0).unwrap()
+        Budget::for_length(0).unwrap()
     }
 
-    fn of(tokens: &[(&str, f64)], unknown: Option<u32>) -> Unigram {
+    fn unigram(tokens: &[(&str, f64)], unknown: Option<u32>) -> Unigram {
         Unigram::new(
             tokens.iter().map(|(text, score)| ((*text).to_string(), *score)).collect(),
             unknown,
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_best_division_is_found() {
-        let model = of(
+        let model = unigram(
             &[("?", 0.0), ("a", -1.5), ("b", -2.0), ("ab", -3.25), ("aba", -4.5), ("bab", -3.75), ("\u{e9}a", -2.5)],
             Some(0),
         );
@@ -216,13 +216,13 @@ mod tests {
 
     #[test]
     fn what_has_no_token() {
-        let mut model = of(&[("a", -1.0), ("<0xC3>", -9.0), ("<0xA9>", -9.0)], None);
+        let mut model = unigram(&[("a", -1.0), ("<0xC3>", -9.0), ("<0xA9>", -9.0)], None);
         assert!(tokens(&model, "axb").is_err_and(|why| why.contains("\"xb\"")));
         model.falls_back = true;
         assert_eq!(tokens(&model, "a\u{e9}"), Ok(vec![0, 1, 2]));
         assert!(Unigram::new(vec![(String::new(), 0.0)], Some(1), false, &budget()).is_err());
         // Of two tokens with the same text, the last is used, even if its score is lower.
-        let twice = of(&[("a", -1.0), ("aa", -3.0), ("a", -1.25)], None);
+        let twice = unigram(&[("a", -1.0), ("aa", -3.0), ("a", -1.25)], None);
         assert_eq!(tokens(&twice, "aaa"), Ok(vec![2, 2, 2]));
     }
 }

@@ -149,7 +149,7 @@ impl Body<'_> {
         if fine && let Err((index, unfit)) = matching.finish(&self.scope.facts) {
             let span = spans.get(index).copied().unwrap_or_default();
             if let (Some(Some(declared)), Some(Some(expr))) = (item.params.get(index), args.get(index)) {
-                let given = Ty::of(&expr.ty);
+                let given = Ty::from_type(&expr.ty);
                 self.unfit(item, what, index, declared, &given, span, &unfit, matching, &spans);
             }
             fine = false;

@@ -73,7 +73,7 @@ impl Shape {
     }
 
     /// A shape without `..`.
-    pub fn of(dims: impl IntoIterator<Item = Dim>) -> Shape {
+    pub fn from_dims(dims: impl IntoIterator<Item = Dim>) -> Shape {
         Shape { axes: dims.into_iter().map(Axis::Dim).collect() }
     }
 

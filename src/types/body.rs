@@ -163,7 +163,7 @@ impl<'a> Body<'a> {
                     self.diagnostics.push(
                         Diagnostic::error(shapes::NO_VALUE, "the function has no value")
                             .at(value.span(), "this has no value")
-                            .also(declared, format!("{} is declared here", Ty::of(wanted))),
+                            .also(declared, format!("{} is declared here", Ty::from_type(wanted))),
                     );
                 }
                 let mut statements = statements;
@@ -177,7 +177,10 @@ impl<'a> Body<'a> {
                     Diagnostic::error(shapes::RESULT, "the function has a value but declares none")
                         .at(value.span(), format!("{}", value.ty))
                         .also(item.ast.name.span, "no `->` and type after its arguments")
-                        .help(format!("declare it: `-> {}`", value.ty.settled().as_ref().map_or(Ty::Error, Ty::of))),
+                        .help(format!(
+                            "declare it: `-> {}`",
+                            value.ty.settled().as_ref().map_or(Ty::Error, Ty::from_type)
+                        )),
                 );
                 Block { statements, value: None }
             }
@@ -194,7 +197,7 @@ impl<'a> Body<'a> {
                     self.diagnostics.push(
                         Diagnostic::error(shapes::NO_VALUE, format!("`{}` has no value", item.ast.name.name))
                             .at(end, "the last expression before this would be the value")
-                            .also(declared, format!("{} is declared here", Ty::of(wanted))),
+                            .also(declared, format!("{} is declared here", Ty::from_type(wanted))),
                     );
                 }
                 Block { statements, value: None }
@@ -354,7 +357,7 @@ pub(super) fn result_misfit(
             .at(span, ty.to_string())
             .also(declared, format!("declared as {wanted} here")),
         ty,
-        &Ty::of(wanted),
+        &Ty::from_type(wanted),
         scope,
     )
 }

@@ -323,7 +323,7 @@ impl Body<'_> {
                     TypedExpr::error(span)
                 }
                 Some(n) => {
-                    let shape = Shape::of([n.clone()]);
+                    let shape = Shape::from_dims([n.clone()]);
                     TypedExpr::tensor(ExprKind::Iota(n), elem.unwrap_or(Elem::I32), shape, span)
                 }
                 None => TypedExpr::error(span),
@@ -340,7 +340,7 @@ impl Body<'_> {
                 let Some(second) = arg(1) else { return TypedExpr::error(span) };
                 match (self.dim_arg(first), self.dim_arg(second)) {
                     (Some(q), Some(k)) => {
-                        let shape = Shape::of([q.clone(), k.clone()]);
+                        let shape = Shape::from_dims([q.clone(), k.clone()]);
                         TypedExpr::tensor(ExprKind::Causal(q, k), Elem::Bool, shape, span)
                     }
                     _ => TypedExpr::error(span),
@@ -523,7 +523,7 @@ impl Body<'_> {
                 .at(at, ty.to_string())
         });
         match fitted {
-            Some(value) => TypedExpr::tensor(ExprKind::Full(Box::new(value)), elem, Shape::of(dims), span),
+            Some(value) => TypedExpr::tensor(ExprKind::Full(Box::new(value)), elem, Shape::from_dims(dims), span),
             None => TypedExpr::error(span),
         }
     }

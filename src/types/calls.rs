@@ -415,7 +415,7 @@ impl<'a> Body<'a> {
             rest,
             args,
         };
-        TypedExpr { ty: Ty::of(&ty), expr: Expr { kind: ExprKind::Call(Box::new(call)), ty, span } }
+        TypedExpr { ty: Ty::from_type(&ty), expr: Expr { kind: ExprKind::Call(Box::new(call)), ty, span } }
     }
 
     /// The default of an omitted argument, for all elements. `None` if it is invalid, which was
@@ -464,7 +464,7 @@ impl<'a> Body<'a> {
         };
         let rest = matching.rest.clone().unwrap_or_default();
         match substitute(result, &rest, &dims, self) {
-            Some(ty) => TypedExpr { ty: Ty::of(&ty), ..TypedExpr::error(span) },
+            Some(ty) => TypedExpr { ty: Ty::from_type(&ty), ..TypedExpr::error(span) },
             None => TypedExpr::error(span),
         }
     }

@@ -257,7 +257,7 @@ impl<'a> Body<'a> {
                         FieldType::Param(tensor) | FieldType::State(tensor) => {
                             let axes = tensor.shape.axes.iter().filter_map(|axis| axis.dim());
                             let dims = axes.map(|dim| self.scope.canonical(within(&instance, dim)));
-                            let shape = super::axes::Shape::of(dims);
+                            let shape = super::axes::Shape::from_dims(dims);
                             TypedExpr::tensor(ExprKind::Param { path, field: index }, tensor.elem, shape, span)
                         }
                         FieldType::Layer(_) => {
@@ -420,7 +420,7 @@ impl<'a> Body<'a> {
             return TypedExpr::error(span);
         };
         let kind = ExprKind::If { condition, then, otherwise, carried };
-        TypedExpr { ty: Ty::of(&ty), expr: Expr { kind, ty, span } }
+        TypedExpr { ty: Ty::from_type(&ty), expr: Expr { kind, ty, span } }
     }
 
     /// Checks an expression as a block of its own: the `if` of an `else if`.

@@ -277,7 +277,7 @@ impl Body<'_> {
                     let set = StmtKind::Set { pattern: Pattern::Local(local), value: last.expr };
                     statements.push(Stmt { kind: set, span });
                     let expr = Expr { kind: ExprKind::Local(local), ty: ty.clone(), span: callee };
-                    self.call_with(span, (&of, &shown), function, receiver, TypedExpr { ty: Ty::of(&ty), expr })
+                    self.call_with(span, (&of, &shown), function, receiver, TypedExpr { ty: Ty::from_type(&ty), expr })
                 }
             };
             if made.ty.is_error() {

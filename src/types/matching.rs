@@ -220,18 +220,18 @@ mod tests {
         let facts = Facts::default();
         let mut m = Matching::new([("I".to_string(), d("D"))]);
         let declared = Shape { axes: vec![Axis::Rest, Axis::Dim(d("S")), Axis::Dim(d("I"))] };
-        let given = Shape::of([d("B"), d("H"), d("T"), d("D")]);
+        let given = Shape::from_dims([d("B"), d("H"), d("T"), d("D")]);
         assert_eq!(m.argument(0, &declared, &given, &facts), Ok(()));
         assert_eq!(m.dims["S"], (d("T"), Some(0)));
         assert_eq!(m.rest, Some(vec![Axis::Dim(d("B")), Axis::Dim(d("H"))]));
         // A shorter `..`: broadcast.
-        assert_eq!(m.argument(1, &declared, &Shape::of([d("H"), d("T"), d("D")]), &facts), Ok(()));
+        assert_eq!(m.argument(1, &declared, &Shape::from_dims([d("H"), d("T"), d("D")]), &facts), Ok(()));
         assert!(matches!(
-            m.argument(2, &declared, &Shape::of([d("K"), d("T"), d("D")]), &facts),
+            m.argument(2, &declared, &Shape::from_dims([d("K"), d("T"), d("D")]), &facts),
             Err(Unfit::Lead(Misfit::Dims { .. }))
         ));
         assert!(matches!(
-            m.argument(3, &declared, &Shape::of([d("H"), d("Z"), d("D")]), &facts),
+            m.argument(3, &declared, &Shape::from_dims([d("H"), d("Z"), d("D")]), &facts),
             Err(Unfit::Dim { fixed_by: Some(0), .. })
         ));
     }
@@ -241,22 +241,25 @@ mod tests {
         let facts = Facts::default();
         let mut m = Matching::new([("H".to_string(), d("H"))]);
         let twice = d("N").mul(&d("2")).add(&d("1"));
-        let declared = Shape::of([twice, d("H").mul(&d("K"))]);
-        let given = Shape::of([d("S").mul(&d("4")).add(&d("1")), d("H").mul(&d("T"))]);
+        let declared = Shape::from_dims([twice, d("H").mul(&d("K"))]);
+        let given = Shape::from_dims([d("S").mul(&d("4")).add(&d("1")), d("H").mul(&d("T"))]);
         assert_eq!(m.argument(0, &declared, &given, &facts), Ok(()));
         assert_eq!(m.dims["N"].0, d("S").mul(&d("2")));
         assert_eq!(m.dims["K"].0, d("T"));
         let mut m = Matching::default();
-        let declared = Shape::of([d("N").mul(&d("2"))]);
-        assert!(matches!(m.argument(0, &declared, &Shape::of([d("S")]), &facts), Err(Unfit::NotWhole { .. })));
+        let declared = Shape::from_dims([d("N").mul(&d("2"))]);
+        assert!(matches!(m.argument(0, &declared, &Shape::from_dims([d("S")]), &facts), Err(Unfit::NotWhole { .. })));
     }
 
     #[test]
     fn later_arguments_help_earlier_ones() {
         let facts = Facts::default();
         let mut m = Matching::default();
-        assert_eq!(m.argument(0, &Shape::of([d("A").add(&d("B"))]), &Shape::of([d("S").add(&d("T"))]), &facts), Ok(()));
-        assert_eq!(m.argument(1, &Shape::of([d("A")]), &Shape::of([d("T")]), &facts), Ok(()));
+        assert_eq!(
+            m.argument(0, &Shape::from_dims([d("A").add(&d("B"))]), &Shape::from_dims([d("S").add(&d("T"))]), &facts),
+            Ok(())
+        );
+        assert_eq!(m.argument(1, &Shape::from_dims([d("A")]), &Shape::from_dims([d("T")]), &facts), Ok(()));
         assert_eq!(m.finish(&facts), Ok(()));
         assert_eq!(m.dims["B"].0, d("S"));
     }

@@ -236,5 +236,5 @@ pub(super) const MAX_PARTS: i64 = 256;
 /// A tuple of equal parts.
 pub(super) fn tuple(kind: ExprKind, part: &Tensor, n: usize, span: Span) -> TypedExpr {
     let ty = Type::Tuple(vec![Type::Tensor(part.clone()); n]);
-    TypedExpr { ty: Ty::of(&ty), expr: Expr { kind, ty, span } }
+    TypedExpr { ty: Ty::from_type(&ty), expr: Expr { kind, ty, span } }
 }

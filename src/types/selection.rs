@@ -92,7 +92,7 @@ impl Body<'_> {
             Order::Both => {
                 let parts = [result(tensor.elem), result(Elem::I32)];
                 let ty = Type::Tuple(parts.into_iter().map(Type::Tensor).collect());
-                TypedExpr { ty: Ty::of(&ty), expr: Expr { kind, ty, span } }
+                TypedExpr { ty: Ty::from_type(&ty), expr: Expr { kind, ty, span } }
             }
         }
     }

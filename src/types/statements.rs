@@ -127,7 +127,7 @@ impl Body<'_> {
             match declared {
                 // The declared type is known even if the value is invalid.
                 Some((declared, _)) => {
-                    self.bind_pattern(pattern, &Ty::of(&declared), is_var, value.span());
+                    self.bind_pattern(pattern, &Ty::from_type(&declared), is_var, value.span());
                 }
                 None => self.poison(pattern),
             }
@@ -146,14 +146,14 @@ impl Body<'_> {
                             .at(at, ty.to_string())
                             .also(*span, format!("declared as {declared} here")),
                         ty,
-                        &Ty::of(declared),
+                        &Ty::from_type(declared),
                         scope,
                     )
                 });
                 match fitted {
-                    Some(expr) => TypedExpr { ty: Ty::of(&expr.ty), expr },
+                    Some(expr) => TypedExpr { ty: Ty::from_type(&expr.ty), expr },
                     None => {
-                        self.bind_pattern(pattern, &Ty::of(declared), is_var, *span);
+                        self.bind_pattern(pattern, &Ty::from_type(declared), is_var, *span);
                         return None;
                     }
                 }
@@ -180,7 +180,7 @@ impl Body<'_> {
             return None;
         }
         // The type of a `var` never changes.
-        let ty = if is_var { value.ty.settled().as_ref().map_or(Ty::Error, Ty::of) } else { value.ty.clone() };
+        let ty = if is_var { value.ty.settled().as_ref().map_or(Ty::Error, Ty::from_type) } else { value.ty.clone() };
         let pattern = self.bind_pattern(pattern, &ty, is_var, value.span())?;
         Some(StmtKind::Set { pattern, value: value.expr })
     }
@@ -256,7 +256,7 @@ impl Body<'_> {
                 type_misfit(
                     Diagnostic::error(shapes::VALUE_TYPE, message).at(at, ty.to_string()),
                     ty,
-                    &Ty::of(&wanted),
+                    &Ty::from_type(&wanted),
                     scope,
                 )
             })?;
@@ -294,7 +294,7 @@ impl Body<'_> {
             if let Some(span) = declared {
                 diagnostic = diagnostic.also(span, format!("{wanted} because of this"));
             }
-            type_misfit(diagnostic, ty, &Ty::of(&wanted), scope)
+            type_misfit(diagnostic, ty, &Ty::from_type(&wanted), scope)
         })?;
         Some(StmtKind::Set { pattern, value: expr })
     }
@@ -439,7 +439,7 @@ impl Body<'_> {
         // With `let`, a dimension stays a dimension.
         let ty = match &value.ty {
             Ty::Dim(dim) if !again => Ty::Dim(dim.clone()),
-            ty => ty.settled().as_ref().map_or(Ty::Error, Ty::of),
+            ty => ty.settled().as_ref().map_or(Ty::Error, Ty::from_type),
         };
         let types = match (&ty, &target.kind) {
             (Ty::Tuple(types), ast::ExprKind::Tuple(_)) if types.len() == names.len() => types.clone(),
@@ -477,7 +477,7 @@ impl Body<'_> {
         let start = Span::new(name.span.file, name.span.start, name.span.start);
         let help = format!("a variable keeps its type; declare another one with its name: `let {} = ..`", name.name);
         self.diagnostics.push(diagnostic.help(help).fix(start, "let "));
-        self.declare(name, Ty::of(&new), false, false);
+        self.declare(name, Ty::from_type(&new), false, false);
         true
     }
 

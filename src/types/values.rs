@@ -34,10 +34,10 @@ impl Ty {
     }
 
     /// The type of a checked value.
-    pub(super) fn of(ty: &Type) -> Ty {
+    pub(super) fn from_type(ty: &Type) -> Ty {
         match ty {
             Type::Tensor(tensor) => Ty::Tensor(tensor.clone()),
-            Type::Tuple(parts) => Ty::Tuple(parts.iter().map(Ty::of).collect()),
+            Type::Tuple(parts) => Ty::Tuple(parts.iter().map(Ty::from_type).collect()),
         }
     }
 

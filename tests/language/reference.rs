@@ -180,7 +180,7 @@ fn functions_take_the_types_of_their_entries() {
             continue;
         };
         let set =
-            ElementTypes::of(word).unwrap_or_else(|| panic!("{}: `takes: {word}` is no set of types", entry.title()));
+            ElementTypes::find(word).unwrap_or_else(|| panic!("{}: `takes: {word}` is no set of types", entry.title()));
         for elem in Elem::ALL {
             let program = call(&operation, elem, false).expect("a call");
             let (codes, said, _) = checked(&program);
@@ -195,7 +195,7 @@ fn defaults_are_those_of_the_entries() {
     let mut compared = 0;
     for operation in types::operations().into_iter().filter(|operation| operation.optional > 0) {
         let entry = call_entry(&operation).expect("an entry");
-        let set = entry.takes.as_deref().and_then(ElementTypes::of).expect("a set of types");
+        let set = entry.takes.as_deref().and_then(ElementTypes::find).expect("a set of types");
         for elem in set.types.iter().filter(|elem| **elem != Elem::Bool || set.types.len() == 1) {
             let [without, with] = [false, true].map(|given| call(&operation, *elem, given).expect("a call"));
             let [(_, said, a), (_, said_with, b)] = [&without, &with].map(|program| checked(program));

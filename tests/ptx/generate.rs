@@ -121,23 +121,23 @@ impl Growing {
                 if slot.role == Role::Use {
                     // All declared alike.
                     let exactly = matches!(slot.kind, Kind::Fragment(..));
-                    let alike = if exactly { RegType::of(ty) } else { random.pick(&takers(ty)) };
+                    let alike = if exactly { RegType::for_type(ty) } else { random.pick(&takers(ty)) };
                     let list: Vec<Reg> =
                         self.values.iter().filter(|(r, _)| *r == alike).flat_map(|(_, l)| l.clone()).collect();
                     return Operand::Vector((0..n).map(|_| random.pick(&list)).collect());
                 }
-                let regs: Vec<Reg> = (0..n).map(|_| self.kernel.register("v", RegType::of(ty))).collect();
+                let regs: Vec<Reg> = (0..n).map(|_| self.kernel.register("v", RegType::for_type(ty))).collect();
                 if slot.role == Role::Both {
                     for r in &regs {
                         let from = random.pick(&self.fitting(ty));
-                        let ty = if RegType::of(ty) == RegType::F32 { Type::F32 } else { Type::B32 };
+                        let ty = if RegType::for_type(ty) == RegType::F32 { Type::F32 } else { Type::B32 };
                         self.kernel.push(Op::Mov { ty }, [Operand::Reg(*r), Operand::Reg(from)]);
                     }
                 }
                 Operand::Vector(regs)
             }
             Kind::Pair(ty) | Kind::SunkPair(ty) => {
-                let d = self.kernel.register("d", RegType::of(ty));
+                let d = self.kernel.register("d", RegType::for_type(ty));
                 let p = self.kernel.register("p", RegType::Pred);
                 let sunk = matches!(slot.kind, Kind::SunkPair(_)) && random.chance(30);
                 Operand::Pair(if sunk { None } else { Some(d) }, Some(p))

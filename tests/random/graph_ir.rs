@@ -115,7 +115,7 @@ pub(crate) fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Expected) -> 
         }
         let mut routines: BTreeMap<&str, Routines> = BTreeMap::new();
         for k in &tiles.kernels {
-            match Routines::of(k, cpu) {
+            match Routines::lower(k, cpu) {
                 Ok(found) => routines.extend(found.map(|found| (k.name.as_str(), found))),
                 Err(e) => return Some(e),
             }

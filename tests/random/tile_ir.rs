@@ -91,7 +91,7 @@ fn vector_ir_computes_what_tile_ir_does() {
         let mut kernel = make("random", &mut Random::new(seed), true);
         let level = levels[(seed % 3) as usize];
         schedule_kernel(&mut kernel, level).unwrap_or_else(|e| panic!("kernel {seed}: {e}"));
-        let Some(routines) = Routines::of(&kernel, level).unwrap_or_else(|e| panic!("kernel {seed}: {e}")) else {
+        let Some(routines) = Routines::lower(&kernel, level).unwrap_or_else(|e| panic!("kernel {seed}: {e}")) else {
             continue;
         };
         compared += 1;

@@ -95,7 +95,7 @@ fn symbols_are_read_off_their_axes() {
     let linear = |scale: i64, offset: i64| {
         let extent = Dim::symbol("S").mul(&Dim::from(scale)).add(&Dim::from(offset));
         let (mut entry, plan) = same(&format!("f{scale}_{offset}"), Vec::new());
-        entry.args = vec![toy::tensor("x", Elem::F32, false, &[DimText::of(extent)])];
+        entry.args = vec![toy::tensor("x", Elem::F32, false, &[DimText::canonical(extent)])];
         (entry.symbols[0].scale, entry.symbols[0].offset) = (scale, offset);
         (entry, plan)
     };
@@ -203,7 +203,7 @@ fn extents_of_results() {
     ];
     let entries = results.iter().enumerate().map(|(i, d)| {
         let (mut entry, plan) = same(&format!("r{i}"), Vec::new());
-        entry.results = vec![toy::tensor("result", Elem::F32, false, &[DimText::of(d.clone())])];
+        entry.results = vec![toy::tensor("result", Elem::F32, false, &[DimText::canonical(d.clone())])];
         (entry, if i == 2 { plan } else { "toy_nothing" })
     });
     let model = open(&model("Extents", entries.collect(), Vec::new()), 1);
@@ -225,7 +225,8 @@ fn sizes_of_results() {
     let shapes = [vec![Dim::from(1 << 62)], vec![Dim::from(1 << 61)], vec![Dim::from(1 << 40), Dim::from(1 << 40)]];
     let entries = shapes.iter().enumerate().map(|(i, more)| {
         let (mut entry, _) = same(&format!("z{i}"), Vec::new());
-        let dims: Vec<DimText> = std::iter::once(Dim::symbol("S")).chain(more.clone()).map(DimText::of).collect();
+        let dims: Vec<DimText> =
+            std::iter::once(Dim::symbol("S")).chain(more.clone()).map(DimText::canonical).collect();
         entry.results = vec![toy::tensor("result", Elem::F32, false, &dims)];
         (entry, "toy_nothing")
     });

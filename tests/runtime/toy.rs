@@ -27,7 +27,7 @@ pub(crate) fn dim(text: &str, d: Dim) -> DimText {
 }
 
 pub(crate) fn s() -> DimText {
-    DimText::of(Dim::symbol("S"))
+    DimText::canonical(Dim::symbol("S"))
 }
 
 fn d() -> DimText {

@@ -229,7 +229,7 @@ impl Loop {
     }
 
     fn reg(&mut self, name: &str, ty: Type) -> Reg {
-        self.kernel.register(name, RegType::of(ty))
+        self.kernel.register(name, RegType::for_type(ty))
     }
 
     fn regs(&mut self, name: &str, count: u32, ty: Type) -> Vec<Reg> {

@@ -146,7 +146,7 @@ pub fn assembly(functions: &[Named], arch: Arch, bytes: bool) -> Result<String, 
         let mut context = Context::for_function(f.function.clone());
         context.set_disasm(arch == Arch::Aarch64);
         let compiled = panics::catch(|| {
-            let code = context.compile(isas.of(&name), &mut ControlPlane::default());
+            let code = context.compile(isas.for_symbol(&name), &mut ControlPlane::default());
             code.map(drop).map_err(|e| format!("{:?}", e.inner))
         });
         let compiled = compiled.unwrap_or_else(|panic| Err(panicked("code generator", &panic)));

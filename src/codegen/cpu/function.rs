@@ -56,7 +56,7 @@ impl Callee {
     }
 
     /// The callee of a relocation, if it is a function.
-    pub(super) fn of(target: &ModuleRelocTarget) -> Option<Callee> {
+    pub(super) fn from_relocation(target: &ModuleRelocTarget) -> Option<Callee> {
         match target {
             ModuleRelocTarget::User { namespace: 0, index } => Some(Callee::Declared(FuncId::from_u32(*index))),
             ModuleRelocTarget::User { namespace: 2, index } => Some(Callee::Leaf(*index)),

@@ -129,7 +129,7 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
         true => jobs.iter().map(|job| (job.id, job.clone())).collect(),
         false => BTreeMap::new(),
     };
-    let made = threads::each(jobs, threads, |job| Ok((job.id, job.make(isas.of(&job.name), wanted)?)));
+    let made = threads::each(jobs, threads, |job| Ok((job.id, job.make(isas.for_symbol(&job.name), wanted)?)));
     let made = made.into_iter().collect::<Result<Vec<_>, String>>()?;
     let mut leaves = Leaves::make(made.iter().map(|(_, function)| &function.leaves), threads)?;
     let mut texts = BTreeMap::new();
@@ -242,7 +242,7 @@ fn declare<'a>(
 /// function requested.
 fn resolve(mut relocations: Vec<ModuleReloc>, leaves: &[FuncId]) -> Result<Vec<ModuleReloc>, String> {
     for r in &mut relocations {
-        if let Some(Callee::Leaf(place)) = Callee::of(&r.name) {
+        if let Some(Callee::Leaf(place)) = Callee::from_relocation(&r.name) {
             let leaf = usize::try_from(place).ok().and_then(|n| leaves.get(n));
             r.name = (*leaf.ok_or("a leaf that was not requested")?).into();
         }

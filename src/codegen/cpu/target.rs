@@ -118,7 +118,7 @@ impl Isas {
     }
 
     /// The code generator for a function, by its symbol: [`kernel_name`] or [`plan_name`].
-    pub(super) fn of(&self, function: &str) -> &dyn TargetIsa {
+    pub(super) fn for_symbol(&self, function: &str) -> &dyn TargetIsa {
         if function.split('.').nth(1) == Some(PLAN) { self.plans.as_ref() } else { self.kernels.as_ref() }
     }
 }

@@ -38,7 +38,7 @@ enum Held<'c> {
 impl<'c> Code<'_, '_, 'c> {
     pub(super) fn run(&self, extents: (Extent, Extent), insts: &[Inst], scratch: PointerValue<'c>) -> Made<()> {
         // LLVM legalises masked accesses itself.
-        let shape = Shape { features: self.e.features(), masks: true, ..Shape::of(self.e.level) };
+        let shape = Shape { features: self.e.features(), masks: true, ..Shape::for_cpu(self.e.level) };
         let lowered = lower("run", self.body, extents, insts, shape).map_err(|e| format!("a run: {e}"))?;
         let Lowered { routine, words, .. } = lowered;
         let mut values = SecondaryMap::new();

@@ -250,7 +250,7 @@ impl Product<'_, '_> {
         let mut sums: Vec<Reg> = Vec::new();
         for r in 0..rows {
             for c in 0..cols {
-                let sum = self.code.e.reg(&format!("sum_{r}_{c}"), RegType::of(ty));
+                let sum = self.code.e.reg(&format!("sum_{r}_{c}"), RegType::for_type(ty));
                 self.code.e.assign(sum, ty, &first.value);
                 sums.push(sum);
             }
@@ -477,7 +477,7 @@ impl Product<'_, '_> {
                     Some(shift) => e.add("at", PtxType::S32, base, shift),
                     None => base.clone(),
                 };
-                let regs: Vec<Reg> = (0..together).map(|_| e.reg(name, RegType::of(ty))).collect();
+                let regs: Vec<Reg> = (0..together).map(|_| e.reg(name, RegType::for_type(ty))).collect();
                 e.push(P::LdShared { vector, ty }, [Operand::Vector(regs.clone()), super::emit::at(&base, offset)]);
                 out.extend(regs.into_iter().map(Operand::Reg));
             }

@@ -65,7 +65,7 @@ impl Emit {
 
     /// An instruction with a result, in a new register.
     pub(super) fn make(&mut self, name: &str, op: Op, ty: Type, operands: &[Operand]) -> Operand {
-        let d = self.reg(name, RegType::of(ty));
+        let d = self.reg(name, RegType::for_type(ty));
         self.kernel.push(op, [&[Operand::Reg(d)], operands].concat());
         Operand::Reg(d)
     }

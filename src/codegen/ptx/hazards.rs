@@ -36,7 +36,7 @@ pub(super) enum Place {
 
 impl Place {
     /// The memory of a tile, if it is in shared memory.
-    pub(super) fn of(t: &TileType) -> Option<Place> {
+    pub(super) fn from_tile(t: &TileType) -> Option<Place> {
         let Space::L1(offset, _) = t.space else { return None };
         let (start, rows) = (u64::from(offset), t.rows.capacity().max(0).unsigned_abs());
         let pitch = u64::from(t.pitch());
@@ -107,7 +107,7 @@ pub(super) struct Hazards {
 
 impl Hazards {
     /// Computes the accesses of each operation, and the state at the start of each block.
-    pub(super) fn of(kernel: &Kernel, rows_by_warp: bool) -> Hazards {
+    pub(super) fn analyse(kernel: &Kernel, rows_by_warp: bool) -> Hazards {
         let body = &kernel.body;
         let written: BTreeSet<Value> =
             kernel.params.iter().filter(|p| p.mode != ParamMode::In).map(|p| p.value).collect();
@@ -193,5 +193,5 @@ fn accesses(body: &Body, inst: Inst, written: &BTreeSet<Value>) -> Accesses {
 
 /// The bytes of a tile in shared memory, if it is there.
 fn shared(body: &Body, v: Value) -> Option<Place> {
-    body.ty(v).tile().and_then(Place::of)
+    body.ty(v).tile().and_then(Place::from_tile)
 }

@@ -56,7 +56,7 @@ pub enum Grid {
 impl Grid {
     /// The grid of a kernel: one block per point, or as many as are resident if the kernel reads
     /// the number of blocks, or launches other kernels.
-    pub(super) fn of(kernel: &Kernel) -> Grid {
+    pub(super) fn for_kernel(kernel: &Kernel) -> Grid {
         let axes = kernel.grid.iter().map(|g| (g.extent.clone(), g.step)).collect();
         if kernel.is_persistent() {
             return Grid::Meeting(axes);

@@ -64,7 +64,7 @@ impl Emit {
 
     /// `x^y` by repeated squaring, wrapping; a negative exponent is treated as 0.
     pub(super) fn power(&mut self, name: &str, ty: Type, x: &Operand, y: &Operand) -> Operand {
-        let regs = ["result", "base", "rest"].map(|n| self.reg(n, RegType::of(ty)));
+        let regs = ["result", "base", "rest"].map(|n| self.reg(n, RegType::for_type(ty)));
         let [result, base, rest] = regs;
         let (head, done) = (self.new_label("power"), self.new_label("power_done"));
         self.assign(result, ty, &ONE);

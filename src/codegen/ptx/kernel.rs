@@ -123,7 +123,7 @@ pub(super) fn kernel(
         end: e.new_label("end"),
         e,
         body: &kernel.body,
-        multiples: Multiples::of(kernel),
+        multiples: Multiples::analyse(kernel),
         rows_by_warp: super::mapping::rows_by_warp(kernel, warps),
         threads,
         tid: Operand::Int(0),
@@ -161,7 +161,7 @@ pub(super) fn kernel(
         symbols: kernel.symbols.clone(),
         params,
         threads: [threads, 1, 1],
-        grid: Grid::of(kernel),
+        grid: Grid::for_kernel(kernel),
         static_shared: 0,
         dynamic_shared,
         tensor_maps: Vec::new(),
@@ -309,7 +309,7 @@ impl Code<'_> {
                 }
             }
         }
-        let mut hazards = Hazards::of(kernel, self.rows_by_warp);
+        let mut hazards = Hazards::analyse(kernel, self.rows_by_warp);
         for (n, block) in order.iter().enumerate() {
             if n > 0 {
                 let label = labels[*block].clone();

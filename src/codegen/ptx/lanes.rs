@@ -311,7 +311,7 @@ impl Emit {
             false => Op::Ld { cache: LoadCache::Default, vector, ty },
         };
         let raw_name = if ty == ptx_type(elem) { name } else { "m" };
-        let d = self.reg(raw_name, RegType::of(ty));
+        let d = self.reg(raw_name, RegType::for_type(ty));
         if let Some(condition) = condition {
             self.zero(d, ty);
             self.push_if(condition, op, [Operand::Reg(d), at(address, 0)]);
@@ -361,7 +361,7 @@ impl Emit {
                 false => Op::Ld { cache: LoadCache::Default, vector, ty },
             };
             let raw_name = if ty == ptx_type(elem) { name } else { "m" };
-            let regs: Vec<Reg> = (0..vector.count()).map(|_| self.reg(raw_name, RegType::of(ty))).collect();
+            let regs: Vec<Reg> = (0..vector.count()).map(|_| self.reg(raw_name, RegType::for_type(ty))).collect();
             let operands = [Operand::Vector(regs.clone()), at(address, offset)];
             match condition {
                 Some(condition) => {
@@ -400,7 +400,7 @@ impl Emit {
         let raw_name = if elem == Elem::Bool { "m" } else { name };
         let mut raw = Vec::new();
         for (vector, offset) in parts(count, ty) {
-            let regs: Vec<Reg> = (0..vector.count()).map(|_| self.reg(raw_name, RegType::of(ty))).collect();
+            let regs: Vec<Reg> = (0..vector.count()).map(|_| self.reg(raw_name, RegType::for_type(ty))).collect();
             let operands = [Operand::Vector(regs.clone()), at(address, start + offset)];
             self.push(Op::LdShared { vector, ty }, operands);
             raw.extend(regs.into_iter().map(Operand::Reg));

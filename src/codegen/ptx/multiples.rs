@@ -36,7 +36,7 @@ pub(super) struct Multiples {
 }
 
 impl Multiples {
-    pub(super) fn of(kernel: &Kernel) -> Multiples {
+    pub(super) fn analyse(kernel: &Kernel) -> Multiples {
         let body = &kernel.body;
         let mut of: SecondaryMap<Value, i64> = SecondaryMap::with_default(1);
         let order = body.reverse_postorder();

@@ -207,7 +207,7 @@ impl Code<'_> {
         let mut code = Code {
             e: std::mem::replace(&mut self.e, Emit::new("")),
             body: &kernel.body,
-            multiples: Multiples::of(kernel),
+            multiples: Multiples::analyse(kernel),
             rows_by_warp: super::mapping::rows_by_warp(kernel, warps),
             threads,
             tid: self.tid.clone(),

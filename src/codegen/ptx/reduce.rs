@@ -36,7 +36,7 @@ impl Run<'_, '_> {
             let (Op::Reduce { kind, .. }, Some(result)) = (&data.op, data.result) else { continue };
             let elem = data.operands.first().and_then(|v| body.ty(*v).elem()).unwrap_or(Elem::F32);
             let name = format!("{}_part", self.code.name(result));
-            let value = self.code.e.reg(&name, RegType::of(ptx_type(elem)));
+            let value = self.code.e.reg(&name, RegType::for_type(ptx_type(elem)));
             let index = (*kind == ReduceKind::ArgMax).then(|| self.code.e.reg(&format!("{name}_at"), RegType::B32));
             self.accumulators.push(Accumulator { inst: i, kind: *kind, elem, value, index, result });
         }
@@ -218,7 +218,7 @@ impl Run<'_, '_> {
     /// results are read by all threads before their first result.
     fn overwrites(&self, alone: bool) -> Option<Meeting> {
         let (body, by_warp, outer) = (self.code.body, self.code.rows_by_warp, self.outer);
-        let place = |v: Value| body.ty(v).tile().and_then(Place::of);
+        let place = |v: Value| body.ty(v).tile().and_then(Place::from_tile);
         let is_common = |v: Value| body.ty(v).tile().is_none_or(|t| [t.rows, t.cols][outer].is_one());
         let operands = self.insts().iter().flat_map(|i| &body.inst(*i).operands);
         let read: Vec<(Place, bool)> = operands.filter_map(|v| Some((place(*v)?, is_common(*v)))).collect();

@@ -61,7 +61,7 @@ impl Contract {
     ///
     /// # Errors
     /// A message about the argument or result that does not match.
-    pub(super) fn of(f: &Function, options: &GenerateOptions) -> Result<Contract, String> {
+    pub(super) fn check(f: &Function, options: &GenerateOptions) -> Result<Contract, String> {
         let (tokens, elem) = tokens(f)?;
         let [result] = f.results.as_slice() else { return Err(no_token(f, &format!("{} results", f.results.len()))) };
         if result.batch || result.ty.rank() > 0 || !is_integer(result.ty.elem) {

@@ -97,7 +97,7 @@ pub fn model<'b>(file: File<'b>, ignored: &[String]) -> Result<Model<'b>, Refusa
         name != "general.architecture" && about.iter().any(|start| name.starts_with(start))
     };
     metadata.retain(|name, _| !is_about(name));
-    let said = Config::of(metadata, ignored)?;
+    let said = Config::from_fields(metadata, ignored)?;
     let architecture = said.text("general.architecture")?;
     if !ARCHITECTURES.contains(&architecture.as_str()) {
         return Err(said.refuse("general.architecture", &format!("one of {}", ARCHITECTURES.join(", "))));
@@ -134,7 +134,7 @@ pub fn model<'b>(file: File<'b>, ignored: &[String]) -> Result<Model<'b>, Refusa
         Ok((name, layout, stored))
     };
     let tensors = tensors.into_iter().map(place).collect::<Result<Vec<_>, Refusal>>()?;
-    Ok(Model { config: Config::of(config, &[])?, tensors })
+    Ok(Model { config: Config::from_fields(config, &[])?, tensors })
 }
 
 /// Facts about the model in a file.

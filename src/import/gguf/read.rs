@@ -38,7 +38,7 @@ const KINDS: [&str; 40] = [
 ];
 
 impl Kind {
-    fn of(number: u32, tensor: &str) -> Result<Kind, Refusal> {
+    fn from_number(number: u32, tensor: &str) -> Result<Kind, Refusal> {
         Ok(match number {
             0 => Kind::F32,
             1 => Kind::F16,
@@ -228,7 +228,7 @@ pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
     let mut places = Vec::new();
     for (name, shape, kind, offset) in described {
         let shown = name.escape_debug().to_string();
-        let kind = Kind::of(kind, &shown)?;
+        let kind = Kind::from_number(kind, &shown)?;
         let count = shape.iter().try_fold(1u64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MOST_ELEMENTS);
         let row = shape.last().copied().unwrap_or(1);
         let size = count.filter(|_| kind.bytes(row).is_some()).and_then(|n| kind.bytes(n));

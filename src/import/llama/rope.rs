@@ -43,7 +43,7 @@ enum Scaling {
 
 impl Rope {
     /// For a model with one kind of layers; `e` is the width of a head.
-    pub(super) fn of(config: &Config, e: i64) -> Result<Rope, Refusal> {
+    pub(super) fn from_config(config: &Config, e: i64) -> Result<Rope, Refusal> {
         // `rope_parameters` exists since version 5 of transformers; before, it was `rope_theta` and
         // `rope_scaling`.
         let theta = config.positive_or("rope_theta", 10_000.0)?;

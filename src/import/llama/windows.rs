@@ -307,7 +307,7 @@ mod tests {
     }
 
     /// The rule for a list with `l` for local and `f` for full; checks it.
-    fn of(list: &str) -> Option<Rule> {
+    fn from_letters(list: &str) -> Option<Rule> {
         let found = rule(&list.chars().map(|c| c == 'l').collect::<Vec<bool>>());
         for (i, c) in (0..).zip(list.chars()) {
             assert!(found.as_ref().is_none_or(|rule| holds(rule, i) == (c == 'l')), "{list}: {found:?} of layer {i}");
@@ -336,12 +336,12 @@ mod tests {
             ("llflf", None),
             ("", None),
         ] {
-            assert_eq!(of(list).map(|rule| rule.condition()), wanted, "{list}");
+            assert_eq!(from_letters(list).map(|rule| rule.condition()), wanted, "{list}");
         }
         // All lists of up to eight layers.
         for n in 1..=8u32 {
             for bits in 0..1u32 << n {
-                of(&(0..n).map(|i| if bits >> i & 1 == 1 { 'l' } else { 'f' }).collect::<String>());
+                from_letters(&(0..n).map(|i| if bits >> i & 1 == 1 { 'l' } else { 'f' }).collect::<String>());
             }
         }
     }

@@ -43,7 +43,7 @@ pub(super) struct Means {
 
 impl Means {
     /// Analyses a body. A difference that is only averaged is left unchanged: its average is `o`.
-    pub(super) fn of(body: &Function) -> Means {
+    pub(super) fn analyse(body: &Function) -> Means {
         let uses = body.uses();
         let mut subtracted: SecondaryMap<Value, bool> = SecondaryMap::new();
         for (_, _, d) in body.insts() {

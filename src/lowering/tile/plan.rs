@@ -51,10 +51,10 @@ use together::{Held, Stacked};
 pub(super) fn lower(f: &Function, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
-    let for_taps = ForTaps::of(f);
+    let for_taps = ForTaps::analyse(f);
     let states: Vec<&str> = out.states.iter().map(|s| s.name.as_str()).collect();
     let cfg = f.cfg();
-    let storage = Storage::of(f, &cfg, for_taps.as_ref(), &states);
+    let storage = Storage::analyse(f, &cfg, for_taps.as_ref(), &states);
     let beside = |d: &ir::InstData| for_taps.as_ref().is_some_and(|t| d.result.is_some_and(|v| t.has(f, v)));
     let pairs = together::pairs(f, &cfg, beside);
     let stacked = together::stacked(f, &cfg, &pairs, beside);

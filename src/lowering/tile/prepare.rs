@@ -203,7 +203,7 @@ fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>
 /// A type rule's error, which is a bug in attnc.
 pub(super) fn expand_rows(body: &mut Function) -> Result<(), String> {
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
-    let mut means = Means::of(body);
+    let mut means = Means::analyse(body);
     let block = body.entry();
     let insts = std::mem::take(&mut body.block_mut(block).insts);
     for inst in insts {

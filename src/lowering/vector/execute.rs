@@ -24,7 +24,7 @@ impl Routines {
     ///
     /// # Errors
     /// A bug in lowering.
-    pub fn of(kernel: &Kernel, cpu: Cpu) -> Result<Option<Routines>, String> {
+    pub fn lower(kernel: &Kernel, cpu: Cpu) -> Result<Option<Routines>, String> {
         let mut routines = BTreeMap::new();
         for (i, lowered) in super::runs(kernel, cpu) {
             let lowered = match lowered {

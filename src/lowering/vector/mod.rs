@@ -55,7 +55,7 @@ impl Shape {
     const SINGLE: Shape = Shape { lanes: 1, registers: 16, features: Features::PLAIN, masks: false, unroll: 1 };
 
     /// The shape for a CPU.
-    pub fn of(cpu: Cpu) -> Shape {
+    pub fn for_cpu(cpu: Cpu) -> Shape {
         let (features, masks, unroll) = match cpu.width() {
             Width::V128 => (Features::PLAIN, false, 1),
             Width::V256 => (Features::AVX2, true, 4),
@@ -169,7 +169,7 @@ pub fn lower_for(
     extents: (Extent, Extent),
     insts: &[Inst],
 ) -> Result<Lowered, Declined> {
-    let shape = if single(body, insts).is_some() { Shape::SINGLE } else { Shape::of(cpu) };
+    let shape = if single(body, insts).is_some() { Shape::SINGLE } else { Shape::for_cpu(cpu) };
     let mut lowered = lower(name, body, extents, insts, shape)?;
     let Lowered { routine, origins, .. } = &mut lowered;
     let made = |new, old| origins[new] = origins[old];

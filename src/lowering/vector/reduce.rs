@@ -263,7 +263,7 @@ impl Lower<'_> {
             let other = self.total(kind, elem, sum, vector)?;
             all = self.combine(kind, all, other)?;
         }
-        let all = self.b.inst(Do::Reduce(Reduction::of(kind)?), &[all]);
+        let all = self.b.inst(Do::Reduce(Reduction::from_kind(kind)?), &[all]);
         Some(match sum.last {
             Some(last) => self.b.add(all, last),
             None => all,

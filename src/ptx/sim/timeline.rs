@@ -84,7 +84,7 @@ impl Activity {
     }
 
     /// The activity of an instruction.
-    pub(super) fn of(op: Op) -> Activity {
+    pub(super) fn from_op(op: Op) -> Activity {
         match op {
             Op::Ld { .. } | Op::LdReadOnly { .. } | Op::St { .. } => Activity::Global,
             Op::LdShared { .. } | Op::StShared { .. } | Op::LdMatrix { .. } | Op::StMatrix { .. } => Activity::Shared,

@@ -226,7 +226,7 @@ impl Timing {
             Op::BulkWait { .. } => wait(clock.stores.done(number), Activity::CopyWait),
             Op::WgmmaWait {} => wait(clock.products.done(number), Activity::ProductWait),
             Op::Mma { .. } => wait(scheduler.tensor, Activity::Product),
-            _ if Activity::of(inst.op) == Activity::Function => wait(scheduler.functions, Activity::Function),
+            _ if Activity::from_op(inst.op) == Activity::Function => wait(scheduler.functions, Activity::Function),
             _ => {}
         }
         at
@@ -250,7 +250,7 @@ impl Timing {
     ) {
         let now = self.now;
         let warp = w.number as usize;
-        let what = Activity::of(inst.op);
+        let what = Activity::from_op(inst.op);
         let is_watched = self.blocks.get(block).is_some_and(|c| c.number == self.watched);
         // Copies by threads, and stores.
         let mut arrives = 0;

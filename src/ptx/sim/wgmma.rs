@@ -28,7 +28,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(descriptor: u64) -> Check<Place> {
+    fn decode(descriptor: u64) -> Check<Place> {
         let field = |at: u32| (descriptor >> at & 0x3fff) << 4;
         let swizzle = match descriptor >> 62 {
             0 => Swizzle::None,
@@ -278,7 +278,7 @@ impl Ctx<'_, '_> {
             operands.push((a, transposed, u64::from(self.w.number % 4) * 16, 16));
         }
         for (descriptor, transposed, first, rows) in operands {
-            let place = Place::of(descriptor)?;
+            let place = Place::decode(descriptor)?;
             for (address, _, _) in Self::chunks(p, &place, first, rows, transposed) {
                 let at = self.shared_at(lane, address, 16, 16)?;
                 let access =
@@ -303,7 +303,7 @@ impl Ctx<'_, '_> {
     fn matrix_of(&self, p: &Product, descriptor: u64, first: u64, rows: u64, transposed: bool) -> Check<Vec<f64>> {
         let ty = operand_type(p.kind);
         let (per, depth) = (16 / ty.bytes(), u64::from(p.kind.k()));
-        let place = Place::of(descriptor)?;
+        let place = Place::decode(descriptor)?;
         let mut out = vec![0.0; (rows * depth) as usize];
         for (address, row, k) in Self::chunks(p, &place, first, rows, transposed) {
             let at = address as usize - SHARED_BASE as usize;

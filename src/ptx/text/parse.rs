@@ -293,12 +293,12 @@ impl Parser<'_> {
     fn registers(&mut self, kernel: &mut Kernel) -> Read<()> {
         let ty = self.ty()?;
         let ty = match ty {
-            Type::Pred | Type::F32 | Type::F64 => RegType::of(ty),
+            Type::Pred | Type::F32 | Type::F64 => RegType::for_type(ty),
             // Integers are bits here.
             _ if matches!(ty.bits(), 16..)
                 && !matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 | Type::Tf32) =>
             {
-                RegType::of(ty)
+                RegType::for_type(ty)
             }
             _ => {
                 self.at -= 1;

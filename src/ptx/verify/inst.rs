@@ -117,7 +117,7 @@ impl Ctx<'_> {
                 regs.iter().try_for_each(|r| self.takes(ty, *r))?;
                 let first = match (slot.kind, regs.first()) {
                     (Kind::Vector(..), Some(r)) => self.ty(*r)?,
-                    _ => RegType::of(ty),
+                    _ => RegType::for_type(ty),
                 };
                 match regs.iter().find(|r| self.kernel.reg(**r).is_some_and(|r| r.ty != first)) {
                     None => Ok(()),
@@ -190,7 +190,7 @@ impl Ctx<'_> {
         } else {
             "convert it with cvt first".to_string()
         };
-        Err(format!("`{}` is {found}, expected {}; {way}", self.name(r), RegType::of(ty)))
+        Err(format!("`{}` is {found}, expected {}; {way}", self.name(r), RegType::for_type(ty)))
     }
 
     /// The shared variable of a name.
@@ -278,20 +278,20 @@ fn number(ty: Type, o: &Operand) -> Result<(), String> {
 
 fn expected(kind: Kind) -> String {
     match kind {
-        Kind::Register(ty) => format!("a register ({})", RegType::of(ty)),
-        Kind::Sunk(ty) => format!("a register ({}) or `_`", RegType::of(ty)),
-        Kind::Value(ty) => format!("a register ({}) or a number", RegType::of(ty)),
+        Kind::Register(ty) => format!("a register ({})", RegType::for_type(ty)),
+        Kind::Sunk(ty) => format!("a register ({}) or `_`", RegType::for_type(ty)),
+        Kind::Value(ty) => format!("a register ({}) or a number", RegType::for_type(ty)),
         Kind::Source(ty) => {
-            format!("a register ({}), a number, a special register or the name of a variable", RegType::of(ty))
+            format!("a register ({}), a number, a special register or the name of a variable", RegType::for_type(ty))
         }
-        Kind::Flag(ty) => format!("a register ({}), 0 or 1", RegType::of(ty)),
+        Kind::Flag(ty) => format!("a register ({}), 0 or 1", RegType::for_type(ty)),
         Kind::Bytes16 => "a register (.b32) or a multiple of 16".to_string(),
         Kind::AtMost(_) => "a register (.b32) or a number".to_string(),
         Kind::Fraction => "the bits of a float, `0f3F800000`,".to_string(),
         Kind::Nothing => "`_`".to_string(),
-        Kind::Vector(n, ty) | Kind::Fragment(n, ty) => format!("{n} registers ({}) in braces", RegType::of(ty)),
-        Kind::SunkPair(ty) => format!("a register ({}) or `_`, and a predicate, `_|%p`,", RegType::of(ty)),
-        Kind::Pair(ty) => format!("a register ({}) and a predicate, `%x|%p`,", RegType::of(ty)),
+        Kind::Vector(n, ty) | Kind::Fragment(n, ty) => format!("{n} registers ({}) in braces", RegType::for_type(ty)),
+        Kind::SunkPair(ty) => format!("a register ({}) or `_`, and a predicate, `_|%p`,", RegType::for_type(ty)),
+        Kind::Pair(ty) => format!("a register ({}) and a predicate, `%x|%p`,", RegType::for_type(ty)),
         Kind::Address(..) | Kind::Sized(..) | Kind::Opaque(_) => "an address, `[%x+16]`,".to_string(),
         Kind::Tensor(rank) => format!("a tensor's map and {rank} coordinates, `[%map, {{%x}}]`,"),
         Kind::Number(from, to, _) => format!("a number, {from} to {to},"),

@@ -31,7 +31,7 @@ const ON_CPU: DLDevice = DLDevice { device_type: CPU, device_id: 0 };
 
 impl<'a> Data<'a> {
     /// A call without taps.
-    fn of(args: &'a Arguments<'a>, outs: &'a [*mut u8], outs_at: &'a [At<'a>]) -> Data<'a> {
+    fn without_taps(args: &'a Arguments<'a>, outs: &'a [*mut u8], outs_at: &'a [At<'a>]) -> Data<'a> {
         Data { args: &args.data, outs, taps: &[], tap_bytes: &[], args_at: &args.at, outs_at }
     }
 }
@@ -189,7 +189,7 @@ pub(crate) unsafe fn call_taps(session: *mut Session, given: &Given, poll: Optio
             let data = Data {
                 taps: wanted.as_ref().map_or(&[], |w| w.data.as_slice()),
                 tap_bytes: wanted.as_ref().map_or(&[], |w| w.bytes.as_slice()),
-                ..Data::of(&args, &results.data, &results.at)
+                ..Data::without_taps(&args, &results.data, &results.at)
             };
             run(opened, memory, entry, plan, &bound, data, poll)?;
             results.deliver();
@@ -318,7 +318,7 @@ unsafe fn call_owned(
             }
             let outs: Vec<*mut u8> = made.iter().map(|m| m.data.pointer()).collect();
             let at: Vec<At<'_>> = outs.iter().map(|_| if gpu.is_some() { At::Device } else { At::Host }).collect();
-            let data = Data::of(&args, &outs, &at);
+            let data = Data::without_taps(&args, &outs, &at);
             run(opened, memory, entry, plan, &bound, data, None)?;
             let mut given: Vec<Gift> = Vec::new();
             for m in made.into_iter().take(places) {
@@ -471,7 +471,7 @@ pub(crate) unsafe extern "C" fn attnc_call_raw(
             let (views, _) = arguments::bind(entry, &arg_list, opened.gpu())?;
             let args = arguments::arguments(entry, &views)?;
             let results = arguments::results(entry, &bound, &result_list, &args, opened.gpu())?;
-            let data = Data::of(&args, &results.data, &results.at);
+            let data = Data::without_taps(&args, &results.data, &results.at);
             run(opened, memory, entry, plan, &bound, data, None)?;
             results.deliver();
             memory.changing.end();

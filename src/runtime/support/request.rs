@@ -110,7 +110,7 @@ impl Memory {
         let (mut states, mut state_data) = (Vec::new(), Vec::new());
         if let Some(loaded) = loaded {
             let session = session::Session::new(&loaded.gpu, model)?;
-            return Ok(Memory { cuda: Some(session), ..Memory::of(states, state_data) });
+            return Ok(Memory { cuda: Some(session), ..Memory::with_states(states, state_data) });
         }
         let none = Bound { lead: Vec::new(), dims: Vec::new() };
         for s in model.states.get() {
@@ -121,10 +121,10 @@ impl Memory {
             state_data.push(buffer.pointer());
             states.push(buffer);
         }
-        Ok(Memory::of(states, state_data))
+        Ok(Memory::with_states(states, state_data))
     }
 
-    fn of(states: Vec<Buffer>, state_data: Vec<*mut u8>) -> Memory {
+    fn with_states(states: Vec<Buffer>, state_data: Vec<*mut u8>) -> Memory {
         Memory {
             arena: Buffer::empty(),
             scratch: Buffer::empty(),

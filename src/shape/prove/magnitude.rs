@@ -14,7 +14,7 @@ impl Prover {
     /// A dimension that code evaluates; every call has checked that it fits 64 bits.
     pub(crate) fn computed(&mut self, d: &Dim) -> Option<Poly> {
         let form = self.dim(d)?;
-        self.computed.insert(form.clone(), self.sizes.of(d).min(MACHINE - 1));
+        self.computed.insert(form.clone(), self.sizes.bound(d).min(MACHINE - 1));
         Some(form)
     }
 

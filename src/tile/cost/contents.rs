@@ -33,7 +33,7 @@ pub(super) enum Root {
 
 impl Root {
     /// The memory that an operation refers to, identified by the operation's text and its indices.
-    pub(super) fn of(op: &Op, indices: &[Known]) -> Root {
+    pub(super) fn from_op(op: &Op, indices: &[Known]) -> Root {
         let what = || format!("{op:?} {indices:?}");
         match op {
             Op::Plan(PlanOp::Arg(n)) => Root::Arg(*n),
@@ -76,7 +76,7 @@ impl Contents {
             let value = Element::Int(states.get(name).copied().unwrap_or(0));
             let (value, size) = value.to_bytes(ty.elem);
             let all = value.iter().take(size).copied().cycle();
-            contents.0.insert(Root::of(&data.op, &[]), (0..bytes).zip(all).collect());
+            contents.0.insert(Root::from_op(&data.op, &[]), (0..bytes).zip(all).collect());
         }
         contents
     }

@@ -143,7 +143,7 @@ impl Walk<'_> {
             // Slots, results, parameters: identified by the operation and its indices.
             op => {
                 let indices: Vec<Known> = data.operands.iter().map(|v| self.known(*v)).collect();
-                BufferStart { root: Root::of(op, &indices), element: 0 }
+                BufferStart { root: Root::from_op(op, &indices), element: 0 }
             }
         };
         self.frame[result] = PlanValue::Buffer(Rc::new(place));

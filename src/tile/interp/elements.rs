@@ -26,7 +26,7 @@ impl Element {
         if elem.is_float() { Element::Float(0.0) } else { Element::Int(0) }
     }
 
-    pub(super) fn of(s: Scalar, elem: Elem) -> Element {
+    pub(super) fn from_scalar(s: Scalar, elem: Elem) -> Element {
         if elem.is_float() { Element::Float(s.as_f64() as f32) } else { Element::Int(wrap(s.as_i64(), elem)) }
     }
 

@@ -560,7 +560,7 @@ pub(super) fn scalar_operation(
     let is_index = |v: &Value| *body.ty(*v) == Type::Index;
     Ok(match (&data.op, data.operands.as_slice(), ty) {
         (Op::Const(s), _, Some(Type::Index)) => Some(RuntimeValue::Index(s.as_i64())),
-        (Op::Const(s), _, Some(Type::Scalar(e))) => Some(RuntimeValue::Scalar(Element::of(*s, *e))),
+        (Op::Const(s), _, Some(Type::Scalar(e))) => Some(RuntimeValue::Scalar(Element::from_scalar(*s, *e))),
         (Op::DimValue(d), _, Some(Type::Scalar(e))) => {
             Some(RuntimeValue::Scalar(Element::Int(dim(d, symbols)?).cast(*e)))
         }

@@ -56,7 +56,7 @@ pub(super) fn find(module: &Module) -> Option<Vec<Joined>> {
         let Op::Plan(PlanOp::Launch { kernel }) = &data.op else { continue };
         let kernel = module.kernels.iter().find(|k| k.name == *kernel).filter(|k| copies(k))?;
         let [from, to] = data.operands.as_slice() else { return None };
-        let (from, to) = (View::of(body, *from)?, View::of(body, *to)?);
+        let (from, to) = (View::trace(body, *from)?, View::trace(body, *to)?);
         let (Op::Plan(PlanOp::Param { name }), layers) = made_by(body, from.root)? else { return None };
         let (Op::Plan(PlanOp::Packed { offset }), _) = made_by(body, to.root)? else { return None };
         let param = param_named(&module.params, name)?;

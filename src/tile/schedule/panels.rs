@@ -223,7 +223,7 @@ impl Walk<'_, '_> {
     fn place_joined(&mut self, buffers: &[Value]) -> Result<(), String> {
         let Some(joined) = &self.new.joined else { return Ok(()) };
         for v in buffers {
-            let Some(view) = View::of(&self.plan.body, *v) else { continue };
+            let Some(view) = View::trace(&self.plan.body, *v) else { continue };
             let Some((inst, data)) = self.plan.body.definition(view.root) else { continue };
             let Op::Plan(PlanOp::Packed { offset }) = data.op else { continue };
             if self.packed.values().any(|p| *p == view.root) || !self.placed.insert(view.root) {
@@ -246,7 +246,7 @@ impl Walk<'_, '_> {
         let product = self.new.products.get(name).ok_or("a launch of a kernel that is not a product")?;
         let [a, _] = product.operands(kernel).ok_or("a product without operands")?;
         let operand = *data.operands.get(RIGHT).ok_or("a product without its right operand")?;
-        let window = View::of(&self.plan.body, operand).ok_or("a product whose right operand is not a buffer")?;
+        let window = View::trace(&self.plan.body, operand).ok_or("a product whose right operand is not a buffer")?;
         let at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
         let mut own = self.take_views(block, inst);
         let pieces = self.cut(product, kernel, &window, at);
@@ -300,7 +300,7 @@ impl Walk<'_, '_> {
                     None if i == RIGHT && sliced => operands.push(buffer(body, at, &piece.window)),
                     _ if i == LEFT && rounded.is_some() => operands.extend(rounded),
                     _ if with_columns.contains(&i) => {
-                        let whole = View::of(body, *v).ok_or("a product whose operand is not a buffer")?;
+                        let whole = View::trace(body, *v).ok_or("a product whose operand is not a buffer")?;
                         let last = whole.shape.len().saturating_sub(1);
                         let part = whole.slice(last, &piece.start, &piece.start.add(&columns));
                         operands.push(buffer(body, at, &part));
@@ -541,7 +541,7 @@ impl Walk<'_, '_> {
     /// that; returns the buffer.
     fn rounded(&mut self, made: &mut Kernel, launch: &InstData, at: At, kernel: &str) -> Result<Option<Value>, String> {
         let operand = launch.operands.get(LEFT).ok_or("a product without its left operand")?;
-        let from = View::of(&self.plan.body, *operand).ok_or("a product whose operand is not a buffer")?;
+        let from = View::trace(&self.plan.body, *operand).ok_or("a product whose operand is not a buffer")?;
         let rounded = halves::round(&from, Value::from_u32(0)).ok_or("a left operand of fewer than two axes")?;
         let number = new_slot(self.plan, &rounded.bytes, at, 0);
         let ty = slot_type(self.plan, &rounded.bytes, &rounded.whole.buffer_type());

@@ -138,7 +138,7 @@ pub(super) fn buffer(body: &mut Body, at: At, view: &View) -> Value {
 /// number.
 pub(super) fn new_slot(plan: &mut Plan, bytes: &Dim, at: At, others: u32) -> u32 {
     let body = &plan.body;
-    let root = at.out.and_then(|v| View::of(body, v)).and_then(|v| body.def_inst(v.root));
+    let root = at.out.and_then(|v| View::trace(body, v)).and_then(|v| body.def_inst(v.root));
     let number = match root.map(|d| &d.op) {
         Some(Op::Plan(PlanOp::Slot(n))) => n.saturating_add(1).saturating_add(others),
         _ => u32::try_from(plan.slots.len()).unwrap_or(u32::MAX),
@@ -175,7 +175,7 @@ pub(super) fn slot_type(plan: &Plan, bytes: &Dim, ty: &BufferType) -> BufferType
 pub(super) fn in_entry(plan: &mut Plan, added: &mut BTreeSet<Inst>, op: Op, ty: BufferType, at: At) -> Value {
     let body = &mut plan.body;
     let entry = body.entry();
-    let root = at.out.and_then(|v| View::of(body, v)).map(|v| v.root);
+    let root = at.out.and_then(|v| View::trace(body, v)).map(|v| v.root);
     let made = body.make_inst(op, Vec::new(), Some(Type::Buffer(ty)), at.loc);
     let list = &body.block(entry).insts;
     let after = root.and_then(|v| body.definition(v)).and_then(|(i, _)| list.iter().position(|x| *x == i));

@@ -205,7 +205,7 @@ impl Checker<'_, '_> {
     /// Rule 9: how buffers are used.
     fn modes(&mut self, k: &Kernel, accesses: &[(Inst, Value, bool)]) {
         for (i, b, writes) in accesses {
-            let root = View::of(&k.body, *b).map_or(*b, |view| view.root);
+            let root = View::trace(&k.body, *b).map_or(*b, |view| view.root);
             let mode = k.params.iter().find(|p| p.value == root).map(|p| p.mode);
             match (mode, writes) {
                 (Some(ParamMode::In), true) => self.sink.error(At::Inst(*i), "writes a buffer that is `in`"),

@@ -100,12 +100,12 @@ pub(super) fn layer_help(foreign: &str) -> String {
 
 /// Is it the name of a function of another library?
 pub(super) fn is_known(name: &str) -> bool {
-    table::of(name).next().is_some()
+    table::rules_for(name).next().is_some()
 }
 
 /// Does a library use the name of an operation for something else?
 pub(super) fn is_of(name: &str, library: Option<&str>) -> bool {
-    table::of(name).any(|rule| rule.is_of(library))
+    table::rules_for(name).any(|rule| rule.is_of(library))
 }
 
 /// The meaning of `max(a, b)` other than the `max` of `a` along axis `b`.
@@ -135,7 +135,7 @@ struct Given<'e> {
 }
 
 impl<'e> Given<'e> {
-    fn of(args: &'e [ast::Arg]) -> Given<'e> {
+    fn from_args(args: &'e [ast::Arg]) -> Given<'e> {
         let plain = args.iter().filter(|arg| arg.name.is_none()).map(|arg| &arg.value).collect();
         let named = args.iter().filter_map(|arg| Some((arg.name.as_ref()?.name.as_str(), &arg.value))).collect();
         Given { plain, named }
@@ -233,10 +233,10 @@ pub(super) fn advice(
     // `x.var(axis = 0)` is NumPy, `x.var(dim = 0)` PyTorch.
     let is_numpy = args.iter().filter_map(|arg| arg.name.as_ref()).any(|name| name.name == "axis");
     let library = library.or(is_numpy.then_some("np"));
-    let call = Call { body, name, library, args, given: Given::of(args), operands };
+    let call = Call { body, name, library, args, given: Given::from_args(args), operands };
     let mut candidates: Vec<String> = forms::made(&call).into_iter().collect();
     let mut helps: Vec<String> = Vec::new();
-    for rule in table::of(name) {
+    for rule in table::rules_for(name) {
         candidates.extend(rule.write(&call));
         for help in &rule.helps {
             if !helps.iter().any(|other| other == help) {

@@ -192,7 +192,7 @@ fn pattern(call: &Call<'_, '_>, wanted: &[Target]) -> Option<String> {
             Group::New => to.push("1".to_string()),
             Group::Gone => from.push("1".to_string()),
             Group::Merge(n) => {
-                let own: Vec<String> = own.get(at..at + n)?.iter().map(|dim| names.of(dim)).collect();
+                let own: Vec<String> = own.get(at..at + n)?.iter().map(|dim| names.name_for(dim)).collect();
                 from.extend(own.iter().cloned());
                 to.push(if n == 1 { own.join(" ") } else { format!("({})", own.join(" ")) });
             }
@@ -204,7 +204,7 @@ fn pattern(call: &Call<'_, '_>, wanted: &[Target]) -> Option<String> {
                 let length = |(i, part): (usize, &Target)| part.dim.clone().filter(|_| i != open);
                 let lengths: Vec<Option<Dim>> = parts.iter().enumerate().map(length).collect();
                 let named: Vec<String> =
-                    lengths.iter().map(|length| names.of(length.as_ref().unwrap_or(own_name))).collect();
+                    lengths.iter().map(|length| names.name_for(length.as_ref().unwrap_or(own_name))).collect();
                 let others = parts.iter().zip(&named).enumerate().filter(|(i, _)| *i != open);
                 given.extend(others.map(|(_, (part, name))| format!(", {name} = {}", part.text)));
                 from.push(format!("({})", named.join(" ")));
@@ -232,7 +232,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(&mut self, dim: &Dim) -> String {
+    fn name_for(&mut self, dim: &Dim) -> String {
         let own =
             dim.as_symbol().map(str::to_lowercase).filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_'));
         let letters = ('a'..='z').map(String::from);

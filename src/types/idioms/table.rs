@@ -82,7 +82,7 @@ pub fn rules() -> &'static [Rule] {
 }
 
 /// The rules for a name, in the order in which they are tried.
-pub(super) fn of(name: &str) -> impl Iterator<Item = &'static Rule> {
+pub(super) fn rules_for(name: &str) -> impl Iterator<Item = &'static Rule> {
     PLACES.get(name).into_iter().flatten().filter_map(|at| RULES.get(*at))
 }
 
@@ -97,7 +97,7 @@ pub(in super::super) fn of_layer(name: &str) -> Vec<String> {
         }
         _ => None,
     };
-    let helps = of(name).flat_map(|rule| rule.helps.iter().copied());
+    let helps = rules_for(name).flat_map(|rule| rule.helps.iter().copied());
     own.into_iter().chain(helps).map(String::from).collect()
 }
 

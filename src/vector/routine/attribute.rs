@@ -50,7 +50,7 @@ impl Reduction {
     }
 
     /// The horizontal reduction for a reduction of tiles; `None` if it needs more than one.
-    pub fn of(kind: ReduceKind) -> Option<Reduction> {
+    pub fn from_kind(kind: ReduceKind) -> Option<Reduction> {
         Reduction::MEMBERS.iter().copied().find(|reduction| reduction.kind() == kind)
     }
 }

@@ -49,7 +49,7 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    fn of(routine: &Routine) -> Names<'_> {
+    fn assign(routine: &Routine) -> Names<'_> {
         let body = &routine.body;
         let mut names = Names { body, values: SecondaryMap::new(), blocks: SecondaryMap::new() };
         let params = routine.params.iter().map(|(v, _)| *v);
@@ -141,7 +141,7 @@ fn literal(op: &Op) -> Option<String> {
 
 /// Prints a routine.
 pub fn print(routine: &Routine) -> String {
-    let names = Names::of(routine);
+    let names = Names::assign(routine);
     let body = &routine.body;
     let param = |(v, label): &(Value, String)| match label.as_str() {
         "" => names.typed(*v),

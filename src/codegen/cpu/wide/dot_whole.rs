@@ -67,7 +67,7 @@ const ELEMENTS: u32 = 29;
 const MIDDLE: u32 = 31;
 
 /// Vector register `n` plus the index of row `r` and vector of columns `v`.
-fn of(n: u32, r: i32, v: i32) -> Register {
+fn tile_register(n: u32, r: i32, v: i32) -> Register {
     zmm(n + u32::try_from(2 * r + v).unwrap_or(0))
 }
 
@@ -202,12 +202,13 @@ impl Dot {
         }
         let zero = |d: &mut Self, r| d.asm.emit(Instruction::with3(Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, r, r, r));
         for v in 0..2 {
-            zero(self, of(OFFSET, 0, v));
-            let scale = Instruction::with2(Code::EVEX_Vmovups_zmm_k1z_zmmm512, of(SCALE, 0, v), at(SCALES, 64 * v));
+            zero(self, tile_register(OFFSET, 0, v));
+            let scale =
+                Instruction::with2(Code::EVEX_Vmovups_zmm_k1z_zmmm512, tile_register(SCALE, 0, v), at(SCALES, 64 * v));
             self.asm.emit(scale);
             self.asm.emit(Instruction::with1(Code::Prefetcht0_m8, at(SCALES, SCALES_AHEAD + 64 * v)));
             for r in 0..height {
-                zero(self, of(SUMS, r, v));
+                zero(self, tile_register(SUMS, r, v));
             }
         }
         let sum = Code::EVEX_Vpdpbusd_zmm_k1z_zmm_zmmm512b32;
@@ -215,28 +216,33 @@ impl Dot {
             self.gather(four);
             self.fetch_part(bytes, four, GROUP / 4);
             for v in 0..2 {
-                self.asm.emit(Instruction::with3(sum, of(OFFSET, 0, v), zmm(HALVES), of(NUMBERS, 0, v)));
+                self.asm.emit(Instruction::with3(
+                    sum,
+                    tile_register(OFFSET, 0, v),
+                    zmm(HALVES),
+                    tile_register(NUMBERS, 0, v),
+                ));
             }
             for r in 0..height {
                 let q = zmm(ELEMENTS + u32::from(r % 2 == 1));
                 let place = frame(32 * r + 4 * four);
                 self.asm.emit(Instruction::with2(Code::EVEX_Vpbroadcastd_zmm_k1z_xmmm32, q, place));
                 for v in 0..2 {
-                    self.asm.emit(Instruction::with3(sum, of(SUMS, r, v), q, of(NUMBERS, 0, v)));
+                    self.asm.emit(Instruction::with3(sum, tile_register(SUMS, r, v), q, tile_register(NUMBERS, 0, v)));
                 }
             }
         }
         for r in 0..height {
             for v in 0..2 {
-                let (x, unit) = (of(SUMS, r, v), of(NUMBERS, 0, v));
+                let (x, unit) = (tile_register(SUMS, r, v), tile_register(NUMBERS, 0, v));
                 let subtract = Code::EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32;
-                self.asm.emit(Instruction::with3(subtract, x, x, of(OFFSET, 0, v)));
+                self.asm.emit(Instruction::with3(subtract, x, x, tile_register(OFFSET, 0, v)));
                 self.asm.emit(Instruction::with2(Code::EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, x, x));
                 let multiply = Code::EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er;
-                let scaled = Instruction::with3(multiply, unit, of(SCALE, 0, v), frame(UNITS + 4 * r));
+                let scaled = Instruction::with3(multiply, unit, tile_register(SCALE, 0, v), frame(UNITS + 4 * r));
                 self.asm.emit(scaled.map(broadcast));
                 let fma = Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er;
-                self.asm.emit(Instruction::with3(fma, of(0, r, v), x, unit));
+                self.asm.emit(Instruction::with3(fma, tile_register(0, r, v), x, unit));
             }
         }
     }
@@ -245,7 +251,7 @@ impl Dot {
     fn gather(&mut self, four: i32) {
         let permute = Code::EVEX_Vpermb_zmm_k1z_zmm_zmmm512;
         for v in 0..2 {
-            let (to, columns) = (of(NUMBERS, 0, v), of(GATHER, 0, v));
+            let (to, columns) = (tile_register(NUMBERS, 0, v), tile_register(GATHER, 0, v));
             if self.shape.right == Right::Nibbles {
                 self.asm.emit(Instruction::with3(permute, to, columns, at(B_ROW, 64 * four)));
                 self.asm.emit(Instruction::with3(Code::EVEX_Vpsllvw_zmm_k1z_zmm_zmmm512, to, to, zmm(SHIFTS)));

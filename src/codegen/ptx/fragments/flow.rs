@@ -227,7 +227,7 @@ impl Code<'_> {
                 && written.contains(r)
                 && !saved.contains_key(r)
             {
-                let copy = self.reg("kept", RegType::of(*ty));
+                let copy = self.reg("kept", RegType::for_type(*ty));
                 saved.insert(*r, (copy, *ty));
             }
             written.insert(*to);

@@ -84,7 +84,7 @@ pub(super) fn compile(kernel: &Kernel, name: &str) -> Result<(ptx::Kernel, Kerne
         symbols: kernel.symbols.clone(),
         params: params.collect(),
         threads: [warps * 32, 1, 1],
-        grid: Grid::of(kernel),
+        grid: Grid::for_kernel(kernel),
         static_shared: 0,
         dynamic_shared: u32::try_from(kernel.scratch).map_err(|_| "its shared memory is too large")?,
         tensor_maps: tensor_maps.ok_or("a tensor map without a buffer")?,

@@ -48,14 +48,14 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    pub(super) fn of(f: &Function, cfg: &Cfg, for_taps: Option<&ForTaps>, states: &[&str]) -> Storage {
+    pub(super) fn analyse(f: &Function, cfg: &Cfg, for_taps: Option<&ForTaps>, states: &[&str]) -> Storage {
         let is_update = |d: &InstData| matches!(d.op, Op::Update { .. });
         let is_state = |d: &InstData| matches!(d.op, Op::State { .. } | Op::SetState { .. });
         let loops = cfg.loops();
         if loops.is_empty() && !f.insts().any(|(_, _, d)| is_update(d) || is_state(d)) {
             return Storage::default();
         }
-        let live = Liveness::of(f, for_taps, states, &loops_over_time(f, cfg));
+        let live = Liveness::analyse(f, for_taps, states, &loops_over_time(f, cfg));
         let mut classes = Classes::new(&live, f);
         for (_, _, d) in f.insts() {
             if let Some((at, v)) = state_access(d, states) {
@@ -155,7 +155,7 @@ fn is_written(op: &Op) -> bool {
 }
 
 impl Liveness {
-    fn of(f: &Function, for_taps: Option<&ForTaps>, states: &[&str], loops: &[Loop]) -> Liveness {
+    fn analyse(f: &Function, for_taps: Option<&ForTaps>, states: &[&str], loops: &[Loop]) -> Liveness {
         let only_taps = |v: Value| for_taps.is_some_and(|t| t.has(f, v));
         let mut candidates = Vec::new();
         let mut number: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();

@@ -30,7 +30,7 @@ pub(super) struct ForTaps {
 
 impl ForTaps {
     /// `None` where there are no taps.
-    pub(super) fn of(f: &Function) -> Option<ForTaps> {
+    pub(super) fn analyse(f: &Function) -> Option<ForTaps> {
         let taps: Vec<Value> = f
             .insts()
             .filter(|(_, _, d)| matches!(d.op, Op::Tap { .. }))
@@ -100,7 +100,7 @@ impl Lowering<'_> {
         let arrays = arrays_of(name).min(extents.len());
         let (own, each) = (indices.get(..arrays).unwrap_or_default(), extents.get(..arrays).unwrap_or_default());
         let asked = TensorType::new(Elem::Bool, each.to_vec());
-        let asked = self.place_of_tap(own, TapPart::Asked.of(name), &asked);
+        let asked = self.place_of_tap(own, TapPart::Asked.full_name(name), &asked);
         let asked = self.buffer(&asked)?;
         let asked = self.builder.load_scalar(asked, &[]);
         let (shown, _) = self.builder.new_block(Vec::new());
@@ -118,12 +118,12 @@ impl Lowering<'_> {
         let from = self.view(value)?;
         let mut shape = extents.to_vec();
         shape.extend(from.shape.iter().cloned());
-        let to = self.place_of_tap(&indices, TapPart::Data.of(name), &TensorType::new(from.elem, shape));
+        let to = self.place_of_tap(&indices, TapPart::Data.full_name(name), &TensorType::new(from.elem, shape));
         let call = map::copy("tap", &from, &to);
         self.launch(call)?;
 
         let flags = TensorType::new(Elem::Bool, extents.to_vec());
-        let to = self.place_of_tap(&indices, TapPart::Written.of(name), &flags);
+        let to = self.place_of_tap(&indices, TapPart::Written.full_name(name), &flags);
         let mut body = Function::new("");
         let (entry, ty) = (body.entry(), ir::Type::Tensor(TensorType::new(Elem::Bool, Vec::new())));
         let made = body.push(entry, Op::Const(Scalar::Bool(true)), Vec::new(), Some(ty), data.loc);

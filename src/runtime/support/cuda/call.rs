@@ -151,7 +151,7 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
             _ => Err(*p as u64),
         })
         .collect();
-    let copier = &Copier::of(&loaded.module);
+    let copier = &Copier::from_module(&loaded.module);
     // The copies before conversion run one after another, so they share their temporary memory.
     let spare = data.args_at.iter().map(|at| if let At::Detour(d) = at { d.spare() } else { 0 }).max().unwrap_or(0);
     let spare = pieces.take(spare);

@@ -112,7 +112,7 @@ pub(crate) struct Report {
 
 impl Copier {
     /// The copy kernel of a module, which stays loaded as long as the copier is used.
-    pub(crate) fn of(module: &Module) -> Copier {
+    pub(crate) fn from_module(module: &Module) -> Copier {
         Copier { gpu: module.gpu.clone(), function: module.copies }
     }
 

@@ -111,7 +111,7 @@ pub(crate) struct GraphFunctions {
 
 impl GraphFunctions {
     /// Looks up all symbols.
-    fn of(library: &Library) -> Option<GraphFunctions> {
+    fn look_up(library: &Library) -> Option<GraphFunctions> {
         // SAFETY: the signatures match `cuda.h`, for the versions without a suffix.
         unsafe {
             Some(GraphFunctions {
@@ -171,7 +171,7 @@ const NAMES: [&CStr; 2] = [c"libcuda.so.1", c"libcuda.so"];
 
 impl Driver {
     /// Looks up all functions; returns the name of the first missing one on failure.
-    fn of(library: Library) -> core::result::Result<Driver, &'static CStr> {
+    fn look_up(library: Library) -> core::result::Result<Driver, &'static CStr> {
         let find = |name: &'static CStr| library.symbol(name).ok_or(name);
         // SAFETY: the signatures match `cuda.h`.
         unsafe {
@@ -180,7 +180,7 @@ impl Driver {
                 encode_tiled: library
                     .symbol(c"cuTensorMapEncodeTiled")
                     .map(|f| transmute::<*mut c_void, EncodeTiled>(f)),
-                graphs: GraphFunctions::of(&library),
+                graphs: GraphFunctions::look_up(&library),
                 error_name: transmute::<*mut c_void, ErrorText>(find(c"cuGetErrorName")?),
                 error_string: transmute::<*mut c_void, ErrorText>(find(c"cuGetErrorString")?),
                 _library: library,
@@ -227,7 +227,7 @@ impl Driver {
         for name in names {
             match Library::open(name) {
                 Ok(library) => {
-                    return Driver::of(library).or_else(|missing| {
+                    return Driver::look_up(library).or_else(|missing| {
                         let (name, missing) = (name.to_string_lossy(), missing.to_string_lossy());
                         fail!(Device, "the CUDA driver `{name}` is too old: it has no function {missing}")
                     });

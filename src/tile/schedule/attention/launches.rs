@@ -39,7 +39,7 @@ pub(in crate::tile::schedule) fn expand(
     let mut found: BTreeMap<String, Described> = BTreeMap::new();
     for k in &module.kernels {
         let is_replaceable = |f: &Described| module.plans.iter().all(|plan| may_be_replaced_in(plan, k, f));
-        found.extend(Described::of(k).filter(is_replaceable).map(|f| (k.name.clone(), f)));
+        found.extend(Described::from_kernel(k).filter(is_replaceable).map(|f| (k.name.clone(), f)));
     }
     // Where one buffer is both keys and values, it is copied once.
     let mut launched: BTreeMap<String, BTreeSet<bool>> = BTreeMap::new();
@@ -107,7 +107,7 @@ pub(in crate::tile::schedule) fn expand(
 
 /// Whether a kernel is an attention all of whose launches can be replaced by a variant.
 pub(in crate::tile::schedule) fn may_be_replaced(module: &Module, kernel: &Kernel) -> bool {
-    let found = Described::of(kernel);
+    let found = Described::from_kernel(kernel);
     found.is_some_and(|f| module.plans.iter().all(|plan| may_be_replaced_in(plan, kernel, &f)))
 }
 
@@ -124,7 +124,7 @@ fn may_be_replaced_in(plan: &Plan, kernel: &Kernel, found: &Described) -> bool {
             return true;
         }
         let memory = |n: usize| {
-            let view = View::of(body, *data.operands.get(n)?)?;
+            let view = View::trace(body, *data.operands.get(n)?)?;
             body.def_inst(view.root).map(|root| (&root.op, &root.operands))
         };
         let apart = |to: usize, from: usize| match (memory(to), memory(from)) {
@@ -137,7 +137,7 @@ fn may_be_replaced_in(plan: &Plan, kernel: &Kernel, found: &Described) -> bool {
 
 /// Whether a launch of an attention has one view for both keys and values.
 fn keys_are_values(body: &Body, operands: &[Value]) -> bool {
-    let view = |n: usize| operands.get(n).and_then(|v| View::of(body, *v));
+    let view = |n: usize| operands.get(n).and_then(|v| View::trace(body, *v));
     view(KEYS).is_some_and(|k| view(VALUES) == Some(k))
 }
 
@@ -173,7 +173,7 @@ impl Walk<'_> {
         let mut at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
         let mut roots = Vec::new();
         for v in &data.operands {
-            roots.push(View::of(body, *v).ok_or("an operand of an attention is not a buffer")?);
+            roots.push(View::trace(body, *v).ok_or("an operand of an attention is not a buffer")?);
         }
         let numbers =
             (0u32..).zip(&variants.slots).map(|(others, of)| new_slot(self.plan, &of.bytes, at, others)).collect();
@@ -219,7 +219,7 @@ impl Walk<'_> {
             } else {
                 in_entry(self.plan, &mut self.added, op, ty, at)
             };
-            what.roots.push(View::of(&self.plan.body, made).ok_or("a slot is not a buffer")?);
+            what.roots.push(View::trace(&self.plan.body, made).ok_or("a slot is not a buffer")?);
         }
         Ok(())
     }

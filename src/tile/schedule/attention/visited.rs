@@ -67,7 +67,7 @@ impl fmt::Display for VisitedBlocks {
 /// Counts the visited blocks of a module's unscheduled attentions, for masks that are formulas over
 /// positions alone.
 pub(in crate::tile::schedule) fn counts(module: &Module, target: Target) -> Vec<VisitedBlocks> {
-    let found = module.kernels.iter().filter_map(|k| Some((k, Described::of(k)?)));
+    let found = module.kernels.iter().filter_map(|k| Some((k, Described::from_kernel(k)?)));
     let mut all: Vec<VisitedBlocks> = found.filter_map(|(k, found)| count(k, &found, target)).collect();
     all.sort();
     all.dedup();

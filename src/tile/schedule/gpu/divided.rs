@@ -147,7 +147,7 @@ impl Divided {
             let body = &mut plan.body;
             let mut operands = Vec::new();
             for (n, back) in [(LEFT, 1), (RIGHT, 2)] {
-                let view = data.operands.get(n).and_then(|v| View::of(body, *v)).ok_or("an operand in no buffer")?;
+                let view = data.operands.get(n).and_then(|v| View::trace(body, *v)).ok_or("an operand in no buffer")?;
                 let axis = view.shape.len().checked_sub(back).ok_or("an operand without steps")?;
                 let parted = in_parts(&view.buffer_type(), axis, self.parts).ok_or("steps that have no parts")?;
                 let view = View { shape: parted.shape, strides: parted.strides, ..view };

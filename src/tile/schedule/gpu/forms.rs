@@ -65,7 +65,7 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
         let of_cores = new.and_then(on_tensor_cores).or_else(|| keys.and_then(|_| part()));
         let why = if of_cores.is_some() { None } else { reason(unscheduled, k) };
         // An attention that was not expanded, because its result aliases an operand, for example.
-        let one_by_one = Described::of(k).is_some() && !may_be_replaced(unscheduled, k);
+        let one_by_one = Described::from_kernel(k).is_some() && !may_be_replaced(unscheduled, k);
         let form = of_cores.unwrap_or_else(|| match new.map(|new| new.state) {
             Some(State::Gpu { warps, .. }) => {
                 let packed = if new.is_some_and(Kernel::loads_scaled) { ", which read packed weights" } else { "" };
@@ -85,7 +85,7 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
             Some(turned) => format!("{form}; {turned}"),
             None => form,
         };
-        let found = Described::of(k).filter(|_| !one_by_one);
+        let found = Described::from_kernel(k).filter(|_| !one_by_one);
         let in_runs = || parts_in_runs(k, found.as_ref()?, target(arch, Numbers::of(arch)));
         let keys = keys.or_else(in_runs).map(of_few_queries);
         GpuForm { kernel: k.name.clone(), loc: place(k), arch, form, keys, why }
@@ -137,7 +137,7 @@ fn on_tensor_cores(k: &Kernel) -> Option<String> {
 /// Why a kernel with a matmul does not use tensor cores.
 fn reason(module: &Module, k: &Kernel) -> Option<String> {
     let buffer = |n: usize| k.params.get(n).and_then(|p| k.body.ty(p.value).buffer());
-    if Described::of(k).is_some() {
+    if Described::from_kernel(k).is_some() {
         let operands = [QUERIES, KEYS, VALUES];
         let wide = operands.iter().filter_map(|n| buffer(*n)?.shape.last()?.as_const()).find(|n| *n > WIDTH);
         let over = "its result is written over what it reads, or it is computed before all calls";

@@ -126,7 +126,7 @@ pub(super) fn writes_elsewhere(module: &Module, kernel: &Kernel) -> bool {
                 return true;
             }
             let memory = |n: usize| {
-                let view = View::of(body, *d.operands.get(n)?)?;
+                let view = View::trace(body, *d.operands.get(n)?)?;
                 body.def_inst(view.root).map(|root| (&root.op, &root.operands))
             };
             let apart = |to: usize, from: usize| match (memory(to), memory(from)) {

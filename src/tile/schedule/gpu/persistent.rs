@@ -267,7 +267,7 @@ enum Memory {
 
 /// The memory of a buffer; `None` for taps.
 fn memory(body: &Body, buffer: Value) -> Option<Memory> {
-    let root = View::of(body, buffer)?.root;
+    let root = View::trace(body, buffer)?.root;
     match &body.def_inst(root)?.op {
         Op::Plan(PlanOp::Arg(n)) => Some(Memory::Argument(*n)),
         Op::Plan(PlanOp::Out(n)) => Some(Memory::Result(*n)),
@@ -579,7 +579,7 @@ impl<'a> Maker<'a> {
             self.params.iter().map(|p| p.value).zip(self.memories.iter().cloned()).collect();
         let mut effects: BTreeMap<Inst, Accesses> = BTreeMap::new();
         for (_, i, data) in self.body.insts() {
-            let of = |v: &Value| memory_of.get(&View::of(&self.body, *v)?.root).cloned();
+            let of = |v: &Value| memory_of.get(&View::trace(&self.body, *v)?.root).cloned();
             let mut own = Accesses::default();
             match &data.op {
                 Op::Plan(PlanOp::Launch { kernel }) => {

@@ -76,7 +76,7 @@ fn ranks_of(found: &Order) -> Option<BufferType> {
 /// Is the scratch of each launch of a kernel a slot without other uses in the plan?
 fn rooms_are_its_own(plan: &Plan, kernel: &str) -> bool {
     let body = &plan.body;
-    let slot = |v: &Value| match View::of(body, *v).and_then(|view| body.def_inst(view.root)).map(|d| &d.op) {
+    let slot = |v: &Value| match View::trace(body, *v).and_then(|view| body.def_inst(view.root)).map(|d| &d.op) {
         Some(Op::Plan(PlanOp::Slot(n))) => Some(*n),
         _ => None,
     };

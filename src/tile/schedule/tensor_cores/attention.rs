@@ -98,7 +98,7 @@ impl<'a> Parts<'a> {
         }
         let whole = |d: Option<&Dim>| build::known(d?).filter(|n| *n <= WIDTH).map(|n| build::whole_columns(n, elem));
         let (width, values) = (whole(q.shape.last())?, whole(v.shape.last())?);
-        let found = Described::of(kernel)?;
+        let found = Described::from_kernel(kernel)?;
         let (lead, [s, _]) = q.shape.split_last_chunk::<2>()?;
         let t = k.shape.get(rank - 2)?.clone();
         let e = v.shape.last()?.clone();

@@ -25,7 +25,7 @@ pub(super) struct Bundles {
 
 impl Bundles {
     /// The representative of a register's bundle.
-    pub(super) fn of(&self, r: Reg) -> Reg {
+    pub(super) fn representative(&self, r: Reg) -> Reg {
         let mut r = r.0;
         while self.parents[r as usize] != r {
             r = self.parents[r as usize];
@@ -40,7 +40,7 @@ impl Bundles {
 
     /// Merges two bundles if their ranges are disjoint.
     fn unite(&mut self, a: Reg, b: Reg) -> bool {
-        let (a, b) = (self.of(a), self.of(b));
+        let (a, b) = (self.representative(a), self.representative(b));
         if a == b {
             return true;
         }
@@ -120,7 +120,7 @@ const LONGEST: usize = 64;
 /// The chain of registers from a parameter to its next value, if each is computed from the previous
 /// one by the same operation or a copy.
 fn way(makers: &[Option<&Step>], bundles: &Bundles, param: Reg, arg: Reg) -> Vec<Reg> {
-    let goal = bundles.of(param);
+    let goal = bundles.representative(param);
     let mut way = Vec::new();
     let mut now = arg;
     let mut operation: Option<Op> = None;
@@ -137,7 +137,7 @@ fn way(makers: &[Option<&Step>], bundles: &Bundles, param: Reg, arg: Reg) -> Vec
             let maker = makers[r.index()].map(|s| s.inst.op);
             maker.is_some_and(|op| op.is_copy() || Some(op) == operation)
         };
-        if sources.clone().any(|r| bundles.of(r) == goal) {
+        if sources.clone().any(|r| bundles.representative(r) == goal) {
             return way;
         }
         let Some(next) = sources.clone().find(goes_on) else { break };

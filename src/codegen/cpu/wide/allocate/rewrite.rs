@@ -160,7 +160,7 @@ impl Rewrite<'_> {
     }
 
     fn place(&self, r: Reg) -> Option<Location> {
-        self.places[self.bundles.of(r).index()]
+        self.places[self.bundles.representative(r).index()]
     }
 
     fn class(&self, r: Reg) -> Class {

@@ -78,7 +78,7 @@ pub(super) fn assign(
 fn intervals(function: &Function, blocks: &[Vec<Step>], registers: &Registers, bundles: &Bundles) -> Vec<Interval> {
     let mut found: Vec<Option<Interval>> = vec![None; registers.classes.len()];
     for r in (0u32..).map(Reg).take(registers.classes.len()) {
-        if let (true, [first, ..], [.., last]) = (bundles.of(r) == r, bundles.range(r), bundles.range(r)) {
+        if let (true, [first, ..], [.., last]) = (bundles.representative(r) == r, bundles.range(r), bundles.range(r)) {
             let (start, end) = (first.start, last.end);
             found[r.index()] = Some(Interval { bundle: r, start, end, weight: 0.0, hint: None });
         }
@@ -87,12 +87,12 @@ fn intervals(function: &Function, blocks: &[Vec<Step>], registers: &Registers, b
     for (block, steps) in function.blocks.iter().zip(blocks) {
         let once = 8f64.powi(depths.next().unwrap_or(0));
         let mut touch = |r: Reg, weight: f64| {
-            if let Some(interval) = &mut found[bundles.of(r).index()] {
+            if let Some(interval) = &mut found[bundles.representative(r).index()] {
                 interval.weight += if registers.constants[r.index()].is_some() { 0.4 * weight } else { weight };
             }
         };
         for Step { inst, .. } in steps {
-            if copied(inst).is_some_and(|(to, from)| bundles.of(to) == bundles.of(from)) {
+            if copied(inst).is_some_and(|(to, from)| bundles.representative(to) == bundles.representative(from)) {
                 continue;
             }
             inst.reads().for_each(|r| touch(r, once));
@@ -101,14 +101,18 @@ fn intervals(function: &Function, blocks: &[Vec<Step>], registers: &Registers, b
         block.end.compare().into_iter().flat_map(Inst::reads).for_each(|r| touch(r, once));
         for target in block.end.targets() {
             let params = &function.blocks[target.block.as_u32() as usize].params;
-            for (param, arg) in params.iter().zip(&target.args).filter(|(p, a)| bundles.of(**p) != bundles.of(**a)) {
+            for (param, arg) in params
+                .iter()
+                .zip(&target.args)
+                .filter(|(p, a)| bundles.representative(**p) != bundles.representative(**a))
+            {
                 touch(*arg, once);
                 touch(*param, 1.5 * once);
             }
         }
         for Step { inst, .. } in steps.iter().filter(|s| s.inst.op.is_copy()) {
             let (Some(to), [Operand::Reg(from)]) = (inst.dst, inst.srcs.as_slice()) else { continue };
-            let (to, from) = (bundles.of(to), bundles.of(*from));
+            let (to, from) = (bundles.representative(to), bundles.representative(*from));
             if let Some(interval) = found[to.index()].as_mut().filter(|_| to != from) {
                 interval.hint = interval.hint.or(Some(from));
             }

@@ -285,7 +285,7 @@ impl Builder {
 fn remove_unchanged(function: &mut Function) {
     // The replacement of each register; itself if not removed.
     let mut same: Vec<Reg> = (0u32..).map(Reg).take(function.classes.len()).collect();
-    fn of(same: &[Reg], mut r: Reg) -> Reg {
+    fn representative(same: &[Reg], mut r: Reg) -> Reg {
         while same[r.index()] != r {
             r = same[r.index()];
         }
@@ -303,7 +303,7 @@ fn remove_unchanged(function: &mut Function) {
         let mut given = vec![Given::Nothing; function.classes.len()];
         for target in function.blocks.iter().flat_map(|b| b.end.targets()) {
             for (param, arg) in function.blocks[target.block.0 as usize].params.iter().zip(&target.args) {
-                let arg = of(&same, *arg);
+                let arg = representative(&same, *arg);
                 let known = &mut given[param.index()];
                 *known = match *known {
                     _ if arg == *param => *known,
@@ -317,9 +317,9 @@ fn remove_unchanged(function: &mut Function) {
         for param in function.blocks.iter().flat_map(|b| &b.params) {
             if let Given::One(arg) = given[param.index()]
                 && same[param.index()] == *param
-                && of(&same, arg) != *param
+                && representative(&same, arg) != *param
             {
-                same[param.index()] = of(&same, arg);
+                same[param.index()] = representative(&same, arg);
                 changed = true;
             }
         }
@@ -333,11 +333,11 @@ fn remove_unchanged(function: &mut Function) {
     }
     keep_parameters(function, |p| same[p.index()] == p);
     for block in &mut function.blocks {
-        block.insts.iter_mut().flat_map(Inst::reads_mut).for_each(|r| *r = of(&same, *r));
+        block.insts.iter_mut().flat_map(Inst::reads_mut).for_each(|r| *r = representative(&same, *r));
         if let Terminator::Branch { compare, .. } = &mut block.end {
-            compare.reads_mut().for_each(|r| *r = of(&same, *r));
+            compare.reads_mut().for_each(|r| *r = representative(&same, *r));
         }
-        block.end.targets_mut().iter_mut().flat_map(|t| &mut t.args).for_each(|r| *r = of(&same, *r));
+        block.end.targets_mut().iter_mut().flat_map(|t| &mut t.args).for_each(|r| *r = representative(&same, *r));
     }
 }
 
