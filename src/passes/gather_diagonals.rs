@@ -148,7 +148,7 @@ impl Dependence {
 }
 
 /// A gather that can be rewritten to read diagonals.
-struct Found {
+struct DiagonalGather {
     table: Value,
     axis: usize,
     index: Value,
@@ -159,7 +159,7 @@ struct Found {
 }
 
 /// Matches a gather whose indices depend on the diagonal alone.
-fn found(f: &Function, inst: Inst) -> Option<Found> {
+fn found(f: &Function, inst: Inst) -> Option<DiagonalGather> {
     let d = f.inst(inst);
     let (Op::Gather { axis, batch: 0 }, [table, index]) = (&d.op, d.operands.as_slice()) else { return None };
     let at = f.tensor(*index)?;
@@ -172,7 +172,7 @@ fn found(f: &Function, inst: Inst) -> Option<Found> {
     let mut reader = Reader { f, known: BTreeMap::new() };
     let how = reader.dependence(*index, [Axis::Column, Axis::Row])?;
     let shape = [rows.clone(), columns.clone()];
-    (how.is_difference() && !how.is_same()).then_some(Found {
+    (how.is_difference() && !how.is_same()).then_some(DiagonalGather {
         table: *table,
         axis: *axis,
         index: *index,
@@ -387,7 +387,7 @@ impl Writer<'_> {
     }
 }
 
-fn rewrite(f: &mut Function, (block, inst): (Block, Inst), what: &Found) -> Result<(), String> {
+fn rewrite(f: &mut Function, (block, inst): (Block, Inst), what: &DiagonalGather) -> Result<(), String> {
     let cursor = Cursor::before(f, block, inst);
     let mut writer = Writer { f, cursor, shape: &what.shape, made: BTreeMap::new() };
     let index = writer.index(what.index, what.elem)?;

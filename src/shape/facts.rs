@@ -412,7 +412,7 @@ mod tests {
         use crate::random::Random;
         let mut rng = Random::new(23);
         let names = ["A", "B", "C"];
-        const MOST: i64 = 7;
+        const MAX: i64 = 7;
         let (mut divisions, mut orders, mut contradictions) = (0, 0, 0);
         for _ in 0..40 {
             let atom = |rng: &mut Random| match rng.below(4) {
@@ -446,7 +446,7 @@ mod tests {
                 let (a, b) = (value(&f.left)?, value(&f.right)?);
                 Fact { left: Dim::from(a), relation: f.relation, right: Dim::from(b) }.decide()
             };
-            let all = || (0..MOST.pow(3)).map(|i| [i % MOST, i / MOST % MOST, i / MOST / MOST]);
+            let all = || (0..MAX.pow(3)).map(|i| [i % MAX, i / MAX % MAX, i / MAX / MAX]);
             let models: Vec<[i64; 3]> = all().filter(|at| known.iter().all(|f| holds(f, at) == Some(true))).collect();
             if facts.are_contradictory() {
                 contradictions += 1;

@@ -3,5 +3,6 @@
 mod documents;
 mod extending;
 mod faults;
+mod names;
 mod tidy;
 mod words;

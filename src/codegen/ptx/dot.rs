@@ -38,7 +38,7 @@ use crate::tile::{Extent, InstData, Op, Type, Value};
 /// is more work.
 const DEPTH: i64 = 16;
 const SHORT: i64 = 8;
-const MANY: i64 = 16;
+const MANY_SUMS: i64 = 16;
 /// Maximum rows or columns of a thread's rectangle.
 const MAX_RECTANGLE: i64 = 8;
 /// Rows or columns per vector load.
@@ -106,7 +106,7 @@ impl Code<'_> {
                 limit: col_limit,
             },
         ];
-        let depth = if rows * cols > MANY { SHORT } else { DEPTH };
+        let depth = if rows * cols > MANY_SUMS { SHORT } else { DEPTH };
         // Allocate the slices.
         let mut offset = 0;
         let mut sources = Vec::new();

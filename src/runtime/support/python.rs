@@ -272,17 +272,17 @@ unsafe extern "C" fn run_handlers(context: *mut c_void) -> i32 {
 
 /// Addresses of `PyEval_SaveThread`, `PyEval_RestoreThread` and `PyErr_CheckSignals`, looked up
 /// once.
-struct Found {
+struct GilFunctions {
     looked: AtomicBool,
     addresses: [AtomicPtr<c_void>; 3],
 }
 
-static PYTHON: Found = Found {
+static PYTHON: GilFunctions = GilFunctions {
     looked: AtomicBool::new(false),
     addresses: [AtomicPtr::new(null_mut()), AtomicPtr::new(null_mut()), AtomicPtr::new(null_mut())],
 };
 
-impl Found {
+impl GilFunctions {
     fn get(&self) -> (*mut c_void, *mut c_void, *mut c_void) {
         let [save, restore, check] = &self.addresses;
         if !self.looked.load(Ordering::Acquire) {

@@ -58,10 +58,10 @@ const COUNT: Register = Register::RCX;
 /// constants, two lines (double-buffered) for each row: its bytes and `t`; and a line for each row:
 /// its sums.
 const ORDER: i32 = 16 * GROUP;
-const LEAST: i32 = ORDER + 32;
-const MOST: i32 = LEAST + 16;
-const OF_MOST: i32 = MOST + 4;
-const MIDDLE: i32 = OF_MOST + 4;
+const MIN_MAGNITUDE: i32 = ORDER + 32;
+const MAX_INTEGER: i32 = MIN_MAGNITUDE + 16;
+const INVERSE_MAX: i32 = MAX_INTEGER + 4;
+const MIDDLE: i32 = INVERSE_MAX + 4;
 const HALVES: i32 = MIDDLE + 4;
 const UPPER: i32 = HALVES + 4;
 const ROUNDED: i32 = ORDER + 128;
@@ -172,7 +172,7 @@ impl Dot {
                 self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, place, Register::RAX));
             }
         }
-        let rounding = [LEAST, MOST, OF_MOST].into_iter().zip(self.shape.right.rounding());
+        let rounding = [MIN_MAGNITUDE, MAX_INTEGER, INVERSE_MAX].into_iter().zip(self.shape.right.rounding());
         let others = [(MIDDLE, 128.0_f32.to_bits()), (HALVES, 0x8080_8080), (UPPER, 0xf0f0_f0f0)];
         for (place, bits) in rounding.chain(others) {
             self.asm.emit(Instruction::with2(Code::Mov_rm32_imm32, frame(place), bits.cast_signed()));
@@ -384,12 +384,12 @@ impl Dot {
             self.asm.emit(Instruction::with3(Code::VEX_Vpshufd_xmm_xmmm128_imm8, xmm(n), xmm(m), order));
             self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), xmm(n)));
         }
-        self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), frame(LEAST)));
+        self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), frame(MIN_MAGNITUDE)));
         self.asm.emit(Instruction::with3(Code::VEX_Vpsrld_xmm_xmm_imm8, xmm(m), xmm(m), 1));
         // max - max is NaN if the maximum is infinite or NaN, else 0; it is added to `t`.
         self.asm.emit(Instruction::with3(Code::VEX_Vsubss_xmm_xmm_xmmm32, xmm(unit), xmm(m), xmm(m)));
-        self.asm.emit(Instruction::with3(Code::VEX_Vfmadd231ss_xmm_xmm_xmmm32, xmm(unit), xmm(m), frame(OF_MOST)));
-        self.asm.emit(Instruction::with2(Code::VEX_Vmovss_xmm_m32, xmm(n), frame(MOST)));
+        self.asm.emit(Instruction::with3(Code::VEX_Vfmadd231ss_xmm_xmm_xmmm32, xmm(unit), xmm(m), frame(INVERSE_MAX)));
+        self.asm.emit(Instruction::with2(Code::VEX_Vmovss_xmm_m32, xmm(n), frame(MAX_INTEGER)));
         self.asm.emit(Instruction::with3(Code::VEX_Vdivss_xmm_xmm_xmmm32, xmm(n), xmm(n), xmm(m)));
         self.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_xmm, ymm(n), xmm(n)));
         for i in 0..4 {

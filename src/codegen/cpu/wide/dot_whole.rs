@@ -50,9 +50,9 @@ const SCALES: Register = Register::R15;
 /// Stack frame: 32 bytes of quantised values per row, then `t` per row, then constants.
 const FRAME: i32 = 192;
 const UNITS: i32 = 128;
-const LEAST: i32 = 144;
-const MOST: i32 = 148;
-const OF_MOST: i32 = 152;
+const MIN_MAGNITUDE: i32 = 144;
+const MAX_INTEGER: i32 = 148;
+const INVERSE_MAX: i32 = 152;
 
 /// Vector registers. The `f32` sums are the first eight, see `Dot::start_sums`.
 const SUMS: u32 = 8;
@@ -174,7 +174,7 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(Register::RSP, 0)));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(SCALES, 48)));
         self.asm.emit(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, FRAME));
-        for (place, bits) in [LEAST, MOST, OF_MOST].into_iter().zip(self.shape.right.rounding()) {
+        for (place, bits) in [MIN_MAGNITUDE, MAX_INTEGER, INVERSE_MAX].into_iter().zip(self.shape.right.rounding()) {
             self.asm.emit(Instruction::with2(Code::Mov_rm32_imm32, frame(place), bits.cast_signed()));
         }
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, A_AT, A));
@@ -296,14 +296,14 @@ impl Dot {
             self.asm.emit(Instruction::with3(Code::EVEX_Vpshufd_xmm_k1z_xmmm128b32_imm8, xmm(n), xmm(m), order));
             self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), xmm(n)));
         }
-        self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), frame(LEAST)).map(broadcast));
+        self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), frame(MIN_MAGNITUDE)).map(broadcast));
         self.asm.emit(Instruction::with3(Code::EVEX_Vpsrld_xmm_k1z_xmmm128b32_imm8, xmm(m), xmm(m), 1));
         // max - max is NaN if the maximum is infinite or NaN, else 0; it is added to `t`.
         self.asm.emit(Instruction::with3(Code::EVEX_Vsubss_xmm_k1z_xmm_xmmm32_er, xmm(n), xmm(m), xmm(m)));
         let multiply = Code::EVEX_Vfmadd231ss_xmm_k1z_xmm_xmmm32_er;
-        self.asm.emit(Instruction::with3(multiply, xmm(n), xmm(m), frame(OF_MOST)));
+        self.asm.emit(Instruction::with3(multiply, xmm(n), xmm(m), frame(INVERSE_MAX)));
         self.asm.emit(Instruction::with2(Code::EVEX_Vmovss_m32_k1_xmm, frame(UNITS + 4 * r), xmm(n)));
-        self.asm.emit(Instruction::with2(Code::EVEX_Vmovss_xmm_k1z_m32, xmm(n), frame(MOST)));
+        self.asm.emit(Instruction::with2(Code::EVEX_Vmovss_xmm_k1z_m32, xmm(n), frame(MAX_INTEGER)));
         self.asm.emit(Instruction::with3(Code::EVEX_Vdivss_xmm_k1z_xmm_xmmm32_er, xmm(n), xmm(n), xmm(m)));
         self.asm.emit(Instruction::with2(Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32, zmm(n), xmm(n)));
         for (vector, from) in [(0, x), (1, y)] {

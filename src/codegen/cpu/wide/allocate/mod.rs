@@ -16,6 +16,10 @@
 //! Where registers run out, the bundle with the lowest spill weight is spilled whole: a constant to
 //! the pool, where its uses fold it as a memory operand, anything else to the frame. A few
 //! registers are reserved for reloads only if something is spilled.
+//!
+//! regalloc2 has no rematerialisation: it would store constants that do not fit to the frame and
+//! reload them. With 16 registers that is up to 14 times as many frame accesses
+//! (`docs/notes/2026-11-27-register-allocation.md`).
 
 #[cfg(test)]
 mod check;
