@@ -16,7 +16,7 @@ use crate::ptx::sim::Mode;
 use crate::simulated::{Simulated, schedule};
 use crate::source::FileId;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, GpuArch, GpuOptions, Part};
+use crate::tile::{self, GpuArch, GpuOptions, KernelOrPlan};
 use std::path::Path;
 
 /// Formats for CPUs only.
@@ -121,7 +121,7 @@ fn dumps(
     s.stage("generate code");
     let (mut module, infos) = variants::compiled(s, &scheduled, kind, is_text)?;
     match only {
-        Some(Part::Kernel(n)) => {
+        Some(KernelOrPlan::Kernel(n)) => {
             let named = scheduled.kernels.get(n).map(|k| k.name.as_str()).unwrap_or_default();
             let Some(info) = infos.iter().find(|info| info.kernel == named) else {
                 let message =
@@ -130,7 +130,7 @@ fn dumps(
             };
             module.kernels.retain(|k| k.name == info.name);
         }
-        Some(Part::Plan(_)) => {
+        Some(KernelOrPlan::Plan(_)) => {
             let message = format!("`--emit {}` shows kernels; that is a plan, which runs on the host", last.name());
             return Err(command_line_error(&message));
         }

@@ -142,10 +142,10 @@ pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<VerifiedModule,
 }
 
 /// The runs of a module's kernels, or of one kernel, as vector IR for a CPU.
-pub(super) fn vector_ir(module: &tile::Module, only: Option<tile::Part>, cpu: Cpu) -> String {
+pub(super) fn vector_ir(module: &tile::Module, only: Option<tile::KernelOrPlan>, cpu: Cpu) -> String {
     let mut parts = Vec::new();
     for (n, kernel) in module.kernels.iter().enumerate() {
-        if only.is_some_and(|part| part != tile::Part::Kernel(n)) {
+        if only.is_some_and(|part| part != tile::KernelOrPlan::Kernel(n)) {
             continue;
         }
         for (i, run) in lowering::vector::runs(kernel, cpu) {
@@ -209,7 +209,10 @@ pub(super) fn clif_text(s: &mut Session, file: FileId, arch: Arch) -> Result<Vec
 }
 
 /// The kernel or plan of `--kernel`, if it was given.
-pub(super) fn only(name: Option<&str>, module: Option<&tile::Module>) -> Result<Option<tile::Part>, CommandError> {
+pub(super) fn only(
+    name: Option<&str>,
+    module: Option<&tile::Module>,
+) -> Result<Option<tile::KernelOrPlan>, CommandError> {
     let (Some(name), Some(module)) = (name, module) else { return Ok(None) };
     let names = || module.part_names();
     module.part(name).map(Some).ok_or_else(|| no_kernel(name, &names()))

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::text::{At, print_with_anchors};
+use super::text::{PrintedPart, print_with_anchors};
 use super::{Block, Class, Function, Inst, Module, Terminator, Value, ValueDef};
 
 /// The maximum number of characters of a line that a node shows.
@@ -53,11 +53,11 @@ pub fn dot(module: &Module) -> String {
         let mut nodes = Nodes { function: n, insts: BTreeMap::new(), heads: BTreeMap::new(), ends: BTreeMap::new() };
         for (anchor, line) in printed.lines.iter().filter(|(a, _)| a.function == Some(n) && a.fused.is_none()) {
             match anchor.at {
-                At::Block(b) => drop(nodes.heads.insert(b, *line)),
-                At::Inst(i) => drop(nodes.insts.insert(i, *line)),
-                At::Terminator(b) => drop(nodes.ends.insert(b, *line)),
-                At::Head => head = lines.get(*line).map_or("", |l| l.trim_end_matches(" {")),
-                At::Param(_) | At::Check(_) => {}
+                PrintedPart::Block(b) => drop(nodes.heads.insert(b, *line)),
+                PrintedPart::Inst(i) => drop(nodes.insts.insert(i, *line)),
+                PrintedPart::Terminator(b) => drop(nodes.ends.insert(b, *line)),
+                PrintedPart::Head => head = lines.get(*line).map_or("", |l| l.trim_end_matches(" {")),
+                PrintedPart::Param(_) | PrintedPart::Check(_) => {}
             }
         }
         let _ = writeln!(out, "  subgraph cluster_f{n} {{\n    label={};", label(&[head]));

@@ -11,7 +11,7 @@ use crate::shape::{Dim, Elem, TensorType, broadcast};
 use crate::table;
 
 type Rule = Result<Option<Type>, String>;
-type Given<'a> = table::Given<'a, Type>;
+type OperandTypes<'a> = table::OperandTypes<'a, Type>;
 
 fn tensor(elem: Elem, shape: Vec<Dim>) -> Rule {
     Ok(Some(Type::Tensor(TensorType { elem, shape })))
@@ -62,7 +62,7 @@ fn matrix(t: &TensorType) -> Result<(&[Dim], &Dim, &Dim), String> {
 /// # Errors
 /// A message about the operands or the declared type.
 pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
-    let rule = op.rule(Given { types, declared })?;
+    let rule = op.rule(OperandTypes { types, declared })?;
     match (&rule, declared) {
         (Some(computed), Some(written)) if computed != written => {
             Err(format!("the result is {computed}, not {written}"))
@@ -72,7 +72,7 @@ pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
     }
 }
 
-fn declared_tensor<'a>(given: Given<'a>) -> Result<&'a TensorType, String> {
+fn declared_tensor<'a>(given: OperandTypes<'a>) -> Result<&'a TensorType, String> {
     match given.declared {
         Some(Type::Tensor(t)) => Ok(t),
         Some(Type::Index) => Err("the result must be a tensor".to_string()),
@@ -80,15 +80,15 @@ fn declared_tensor<'a>(given: Given<'a>) -> Result<&'a TensorType, String> {
     }
 }
 
-fn declared(given: Given<'_>) -> Rule {
+fn declared(given: OperandTypes<'_>) -> Rule {
     given.declared.cloned().map(Some).ok_or_else(|| "the result's type must be given".into())
 }
 
-pub(super) fn constant(given: Given<'_>, _value: &Scalar) -> Rule {
+pub(super) fn constant(given: OperandTypes<'_>, _value: &Scalar) -> Rule {
     declared(given)
 }
 
-pub(super) fn dimension(given: Given<'_>, _value: &Dim) -> Rule {
+pub(super) fn dimension(given: OperandTypes<'_>, _value: &Dim) -> Rule {
     match given.declared {
         Some(Type::Tensor(t)) if t.rank() != 0 || t.elem == Elem::Bool => {
             Err("a dimension's value is a scalar number".into())
@@ -97,7 +97,7 @@ pub(super) fn dimension(given: Given<'_>, _value: &Dim) -> Rule {
     }
 }
 
-pub(super) fn iota(given: Given<'_>, axis: &usize) -> Rule {
+pub(super) fn iota(given: OperandTypes<'_>, axis: &usize) -> Rule {
     let t = declared_tensor(given)?;
     axis_of(*axis, t)?;
     if t.elem == Elem::Bool {
@@ -106,7 +106,7 @@ pub(super) fn iota(given: Given<'_>, axis: &usize) -> Rule {
     tensor(t.elem, t.shape.clone())
 }
 
-pub(super) fn causal(given: Given<'_>) -> Rule {
+pub(super) fn causal(given: OperandTypes<'_>) -> Rule {
     let t = declared_tensor(given)?;
     if t.elem != Elem::Bool || t.rank() != 2 {
         return Err("causal is a bool tensor of rank 2".into());
@@ -114,7 +114,7 @@ pub(super) fn causal(given: Given<'_>) -> Rule {
     tensor(t.elem, t.shape.clone())
 }
 
-pub(super) fn param(given: Given<'_>, name: &str) -> Rule {
+pub(super) fn param(given: OperandTypes<'_>, name: &str) -> Rule {
     let types = given.types;
     indices(types)?;
     let stars = name.matches('*').count();
@@ -125,17 +125,17 @@ pub(super) fn param(given: Given<'_>, name: &str) -> Rule {
     tensor(t.elem, t.shape.clone())
 }
 
-pub(super) fn state(given: Given<'_>, _name: &str) -> Rule {
+pub(super) fn state(given: OperandTypes<'_>, _name: &str) -> Rule {
     let t = declared_tensor(given)?;
     tensor(t.elem, t.shape.clone())
 }
 
-pub(super) fn set_state(given: Given<'_>, _name: &str) -> Rule {
+pub(super) fn set_state(given: OperandTypes<'_>, _name: &str) -> Rule {
     operand(given.types, 0)?;
     Ok(None)
 }
 
-pub(super) fn length(given: Given<'_>, name: &str, _most: &Dim) -> Rule {
+pub(super) fn length(given: OperandTypes<'_>, name: &str, _most: &Dim) -> Rule {
     if name.is_empty() {
         return Err("a dimension has a name".into());
     }
@@ -146,13 +146,13 @@ pub(super) fn length(given: Given<'_>, name: &str, _most: &Dim) -> Rule {
     }
 }
 
-pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Rule {
+pub(super) fn unary(given: OperandTypes<'_>, op: &UnaryOp) -> Rule {
     let types = given.types;
     let t = operand(types, 0)?;
     if op.takes(t.elem) { tensor(t.elem, t.shape.clone()) } else { Err(format!("is not defined for {}", t.elem)) }
 }
 
-pub(super) fn binary(given: Given<'_>, op: &BinaryOp) -> Rule {
+pub(super) fn binary(given: OperandTypes<'_>, op: &BinaryOp) -> Rule {
     let types = given.types;
     if types.iter().all(|t| **t == Type::Index) {
         return if op.is_of_bits() { Err("is not defined for indices".to_string()) } else { Ok(Some(Type::Index)) };
@@ -165,7 +165,7 @@ pub(super) fn binary(given: Given<'_>, op: &BinaryOp) -> Rule {
     tensor(a.elem, broadcast_shapes(&a.shape, &b.shape)?)
 }
 
-pub(super) fn compare(given: Given<'_>, _op: &CmpOp) -> Rule {
+pub(super) fn compare(given: OperandTypes<'_>, _op: &CmpOp) -> Rule {
     let types = given.types;
     if types.iter().all(|t| **t == Type::Index) {
         return tensor(Elem::Bool, Vec::new());
@@ -175,7 +175,7 @@ pub(super) fn compare(given: Given<'_>, _op: &CmpOp) -> Rule {
     tensor(Elem::Bool, broadcast_shapes(&a.shape, &b.shape)?)
 }
 
-pub(super) fn select(given: Given<'_>) -> Rule {
+pub(super) fn select(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     let (c, a, b) = (operand(types, 0)?, operand(types, 1)?, operand(types, 2)?);
     if c.elem != Elem::Bool {
@@ -185,12 +185,12 @@ pub(super) fn select(given: Given<'_>) -> Rule {
     tensor(a.elem, broadcast_shapes(&broadcast_shapes(&c.shape, &a.shape)?, &b.shape)?)
 }
 
-pub(super) fn cast(given: Given<'_>, elem: &Elem) -> Rule {
+pub(super) fn cast(given: OperandTypes<'_>, elem: &Elem) -> Rule {
     let types = given.types;
     tensor(*elem, operand(types, 0)?.shape.clone())
 }
 
-pub(super) fn reshape(given: Given<'_>) -> Rule {
+pub(super) fn reshape(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     let (x, t) = (operand(types, 0)?, declared_tensor(given)?);
     same_elem(x, t)?;
@@ -201,7 +201,7 @@ pub(super) fn reshape(given: Given<'_>) -> Rule {
     tensor(t.elem, t.shape.clone())
 }
 
-pub(super) fn transpose(given: Given<'_>, perm: &[usize]) -> Rule {
+pub(super) fn transpose(given: OperandTypes<'_>, perm: &[usize]) -> Rule {
     let types = given.types;
     let x = operand(types, 0)?;
     let mut sorted = perm.to_vec();
@@ -212,7 +212,7 @@ pub(super) fn transpose(given: Given<'_>, perm: &[usize]) -> Rule {
     tensor(x.elem, perm.iter().filter_map(|i| x.shape.get(*i).cloned()).collect())
 }
 
-pub(super) fn broadcast_to(given: Given<'_>) -> Rule {
+pub(super) fn broadcast_to(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     let (x, t) = (operand(types, 0)?, declared_tensor(given)?);
     same_elem(x, t)?;
@@ -222,7 +222,7 @@ pub(super) fn broadcast_to(given: Given<'_>) -> Rule {
     tensor(t.elem, t.shape.clone())
 }
 
-pub(super) fn slice(given: Given<'_>, axis: &usize, start: &Dim, stop: &Dim) -> Rule {
+pub(super) fn slice(given: OperandTypes<'_>, axis: &usize, start: &Dim, stop: &Dim) -> Rule {
     let types = given.types;
     let x = operand(types, 0)?;
     axis_of(*axis, x)?;
@@ -242,7 +242,7 @@ pub(super) fn reach(count: &Dim, length: &Dim, stride: i64) -> Dim {
     count.sub(&Dim::one()).mul(&stride).add(length)
 }
 
-pub(super) fn windows(given: Given<'_>, axis: &usize, stride: &i64) -> Rule {
+pub(super) fn windows(given: OperandTypes<'_>, axis: &usize, stride: &i64) -> Rule {
     let (x, t) = (operand(given.types, 0)?, declared_tensor(given)?);
     axis_of(*axis, x)?;
     same_elem(x, t)?;
@@ -267,7 +267,7 @@ pub(super) fn windows(given: Given<'_>, axis: &usize, stride: &i64) -> Rule {
     tensor(t.elem, t.shape.clone())
 }
 
-pub(super) fn index(given: Given<'_>, axis: &usize) -> Rule {
+pub(super) fn index(given: OperandTypes<'_>, axis: &usize) -> Rule {
     let types = given.types;
     let x = operand(types, 0)?;
     axis_of(*axis, x)?;
@@ -277,7 +277,7 @@ pub(super) fn index(given: Given<'_>, axis: &usize) -> Rule {
     tensor(x.elem, shape)
 }
 
-pub(super) fn concat(given: Given<'_>, axis: &usize) -> Rule {
+pub(super) fn concat(given: OperandTypes<'_>, axis: &usize) -> Rule {
     let types = given.types;
     let first = operand(types, 0)?;
     axis_of(*axis, first)?;
@@ -299,7 +299,7 @@ pub(super) fn concat(given: Given<'_>, axis: &usize) -> Rule {
     tensor(first.elem, shape)
 }
 
-pub(super) fn pad(given: Given<'_>, axis: &usize, low: &Dim, high: &Dim) -> Rule {
+pub(super) fn pad(given: OperandTypes<'_>, axis: &usize, low: &Dim, high: &Dim) -> Rule {
     let types = given.types;
     let (x, value) = (operand(types, 0)?, operand(types, 1)?);
     axis_of(*axis, x)?;
@@ -322,7 +322,7 @@ fn integers(at: &TensorType) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn gather(given: Given<'_>, axis: &usize, batch: &usize) -> Rule {
+pub(super) fn gather(given: OperandTypes<'_>, axis: &usize, batch: &usize) -> Rule {
     let types = given.types;
     let (x, at) = (operand(types, 0)?, operand(types, 1)?);
     axis_of(*axis, x)?;
@@ -339,7 +339,7 @@ pub(super) fn gather(given: Given<'_>, axis: &usize, batch: &usize) -> Rule {
     tensor(x.elem, shape)
 }
 
-pub(super) fn scatter(given: Given<'_>, axis: &usize, add: &bool) -> Rule {
+pub(super) fn scatter(given: OperandTypes<'_>, axis: &usize, add: &bool) -> Rule {
     let types = given.types;
     let (x, at, value) = (operand(types, 0)?, operand(types, 1)?, operand(types, 2)?);
     axis_of(*axis, x)?;
@@ -385,20 +385,20 @@ fn window(x: &TensorType, of: &TensorType, axes: &[usize], indices: &[&Type]) ->
     Ok(())
 }
 
-pub(super) fn extract(given: Given<'_>, axes: &[usize]) -> Rule {
+pub(super) fn extract(given: OperandTypes<'_>, axes: &[usize]) -> Rule {
     let types = given.types;
     let (x, t) = (operand(types, 0)?, declared_tensor(given)?);
     window(x, t, axes, types.get(1..).unwrap_or_default())?;
     tensor(t.elem, t.shape.clone())
 }
 
-pub(super) fn update(given: Given<'_>, axes: &[usize]) -> Rule {
+pub(super) fn update(given: OperandTypes<'_>, axes: &[usize]) -> Rule {
     let (x, value) = (operand(given.types, 0)?, operand(given.types, 1)?);
     window(x, value, axes, given.types.get(2..).unwrap_or_default())?;
     tensor(x.elem, x.shape.clone())
 }
 
-pub(super) fn reduce(given: Given<'_>, kind: &ReduceKind, axes: &[usize], keep: &bool) -> Rule {
+pub(super) fn reduce(given: OperandTypes<'_>, kind: &ReduceKind, axes: &[usize], keep: &bool) -> Rule {
     let types = given.types;
     let x = operand(types, 0)?;
     if axes.is_empty() || !axes.is_sorted_by(|a, b| a < b) {
@@ -421,7 +421,7 @@ pub(super) fn reduce(given: Given<'_>, kind: &ReduceKind, axes: &[usize], keep: 
     tensor(elem, shape.collect())
 }
 
-pub(super) fn softmax(given: Given<'_>, axis: &usize) -> Rule {
+pub(super) fn softmax(given: OperandTypes<'_>, axis: &usize) -> Rule {
     let types = given.types;
     let x = operand(types, 0)?;
     axis_of(*axis, x)?;
@@ -429,7 +429,7 @@ pub(super) fn softmax(given: Given<'_>, axis: &usize) -> Rule {
     tensor(x.elem, x.shape.clone())
 }
 
-pub(super) fn cumsum(given: Given<'_>, axis: &usize) -> Rule {
+pub(super) fn cumsum(given: OperandTypes<'_>, axis: &usize) -> Rule {
     let x = operand(given.types, 0)?;
     axis_of(*axis, x)?;
     if x.elem == Elem::Bool {
@@ -438,7 +438,7 @@ pub(super) fn cumsum(given: Given<'_>, axis: &usize) -> Rule {
     tensor(x.elem, x.shape.clone())
 }
 
-pub(super) fn argsort(given: Given<'_>, axis: &usize, _descending: &bool, first: &Dim) -> Rule {
+pub(super) fn argsort(given: OperandTypes<'_>, axis: &usize, _descending: &bool, first: &Dim) -> Rule {
     let x = operand(given.types, 0)?;
     axis_of(*axis, x)?;
     if x.elem == Elem::Bool {
@@ -454,7 +454,7 @@ pub(super) fn argsort(given: Given<'_>, axis: &usize, _descending: &bool, first:
     tensor(Elem::I32, shape)
 }
 
-pub(super) fn matmul(given: Given<'_>) -> Rule {
+pub(super) fn matmul(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     let (a, b) = (operand(types, 0)?, operand(types, 1)?);
     same_elem(a, b)?;
@@ -472,7 +472,7 @@ pub(super) fn matmul(given: Given<'_>) -> Rule {
     tensor(elem, shape)
 }
 
-pub(super) fn fused(given: Given<'_>, _kind: &FusionKind, body: &Function) -> Rule {
+pub(super) fn fused(given: OperandTypes<'_>, _kind: &FusionKind, body: &Function) -> Rule {
     let types = given.types;
     let entry = body.block(body.entry());
     let params: Vec<&Type> = entry.args.iter().map(|v| body.ty(*v)).collect();
@@ -485,7 +485,7 @@ pub(super) fn fused(given: Given<'_>, _kind: &FusionKind, body: &Function) -> Ru
     }
 }
 
-pub(super) fn tap(given: Given<'_>, name: &str, extents: &[Dim]) -> Rule {
+pub(super) fn tap(given: OperandTypes<'_>, name: &str, extents: &[Dim]) -> Rule {
     let types = given.types;
     operand(types, 0)?;
     let rest = types.get(1..).unwrap_or_default();
@@ -515,7 +515,7 @@ fn index_or_scalar(t: &Type) -> Result<(), String> {
     }
 }
 
-pub(super) fn attention(given: Given<'_>, masks: &[MaskKind]) -> Rule {
+pub(super) fn attention(given: OperandTypes<'_>, masks: &[MaskKind]) -> Rule {
     let types = given.types;
     count(types, 4 + masks.iter().map(|m| m.operands()).sum::<usize>())?;
     let (q, k, v, scale) = (operand(types, 0)?, operand(types, 1)?, operand(types, 2)?, operand(types, 3)?);

@@ -64,7 +64,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::op::mask_operands;
 use super::requirements::{Length, MAX_ELEMENTS, is_too_large, lengths, too_large, without_most};
-use super::text::{Anchor, At, print_with_anchors};
+use super::text::{Anchor, PrintedPart, print_with_anchors};
 use super::{
     Block, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef, param_named,
 };
@@ -116,7 +116,7 @@ struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    fn error(&mut self, at: At, message: impl Into<String>) {
+    fn error(&mut self, at: PrintedPart, message: impl Into<String>) {
         self.errors.push((Anchor { function: self.function, fused: self.fused, at }, message.into()));
     }
 
@@ -124,36 +124,39 @@ impl<'a> Verifier<'a> {
         let mut names = BTreeSet::new();
         for (i, p) in self.module.params.iter().enumerate() {
             if p.name.is_empty() || !names.insert(&p.name) {
-                self.error(At::Param(i), format!("the parameter's name \"{}\" is empty or duplicate", p.name));
+                self.error(PrintedPart::Param(i), format!("the parameter's name \"{}\" is empty or duplicate", p.name));
             }
-            self.extents(At::Param(i), &p.ty);
+            self.extents(PrintedPart::Param(i), &p.ty);
             let all = p.ty.shape.iter().map(Dim::magnitude).chain(p.counts.iter().map(|n| i128::from(*n)));
             if is_too_large(&p.ty.shape) || all.fold(1, |n, d| d.max(1).saturating_mul(n)) > MAX_ELEMENTS {
-                self.error(At::Param(i), format!("the parameter \"{}\" is too large", p.name));
+                self.error(PrintedPart::Param(i), format!("the parameter \"{}\" is too large", p.name));
             }
             let stars = p.name.matches('*').count();
             if stars != p.counts.len() {
-                self.error(At::Param(i), format!("the name has {stars} `*`, and there are {} extents", p.counts.len()));
+                self.error(
+                    PrintedPart::Param(i),
+                    format!("the name has {stars} `*`, and there are {} extents", p.counts.len()),
+                );
             }
         }
         let mut names = BTreeSet::new();
         for s in &self.module.states {
             if s.name.is_empty() || !names.insert(&s.name) {
-                self.error(At::Head, format!("the state's name \"{}\" is empty or duplicate", s.name));
+                self.error(PrintedPart::Head, format!("the state's name \"{}\" is empty or duplicate", s.name));
             }
-            self.extents(At::Head, &s.ty);
+            self.extents(PrintedPart::Head, &s.ty);
             if s.ty.shape.iter().any(|d| d.as_const().is_none()) {
-                self.error(At::Head, format!("the state \"{}\" has an extent that is not a number", s.name));
+                self.error(PrintedPart::Head, format!("the state \"{}\" has an extent that is not a number", s.name));
             }
             if is_too_large(&s.ty.shape) {
-                self.error(At::Head, format!("the state \"{}\" is too large", s.name));
+                self.error(PrintedPart::Head, format!("the state \"{}\" is too large", s.name));
             }
         }
         let mut names = BTreeSet::new();
         for (i, f) in self.module.functions.iter().enumerate() {
             self.function = Some(i);
             if f.name.is_empty() || !names.insert((&f.name, f.tapped)) {
-                self.error(At::Head, format!("the function's name `{}` is empty or duplicate", f.name));
+                self.error(PrintedPart::Head, format!("the function's name `{}` is empty or duplicate", f.name));
             }
             self.symbols =
                 f.args.iter().flat_map(|a| a.ty.shape.iter().flat_map(Dim::symbols)).collect::<BTreeSet<Arc<str>>>();
@@ -171,7 +174,10 @@ impl<'a> Verifier<'a> {
             if self.errors.len() == before {
                 for (dim, loc) in without_most(f) {
                     let place = loc.text(&self.module.name, &self.module.files);
-                    self.error(At::Head, format!("{place}: at the upper bounds of its lengths, {dim} is too large"));
+                    self.error(
+                        PrintedPart::Head,
+                        format!("{place}: at the upper bounds of its lengths, {dim} is too large"),
+                    );
                 }
             }
         }
@@ -183,23 +189,26 @@ impl<'a> Verifier<'a> {
         }
         let entry = &f.block(f.entry()).args;
         if entry.len() != f.args.len() {
-            self.error(At::Head, format!("{} arguments and {} values for them", f.args.len(), entry.len()));
+            self.error(PrintedPart::Head, format!("{} arguments and {} values for them", f.args.len(), entry.len()));
         }
         for (v, decl) in entry.iter().zip(&f.args) {
             if f.has_value(*v) && f.tensor(*v) != Some(&decl.ty) {
-                self.error(At::Head, format!("the argument \"{}\" is {}, its value {}", decl.name, decl.ty, f.ty(*v)));
+                self.error(
+                    PrintedPart::Head,
+                    format!("the argument \"{}\" is {}, its value {}", decl.name, decl.ty, f.ty(*v)),
+                );
             }
         }
         let batches = f.args.iter().map(|a| (a.batch, &a.ty)).chain(f.results.iter().map(|r| (r.batch, &r.ty)));
         for (batch, ty) in batches {
-            self.extents(At::Head, ty);
+            self.extents(PrintedPart::Head, ty);
             if is_too_large(&ty.shape) {
-                self.error(At::Head, format!("{ty} is too large"));
+                self.error(PrintedPart::Head, format!("{ty} is too large"));
             }
             if batch && ty.rank() == 0 {
-                self.error(At::Head, format!("{ty} has no axis that `batch` could mark"));
+                self.error(PrintedPart::Head, format!("{ty} has no axis that `batch` could mark"));
             }
-            self.dims(At::Head, &ty.shape);
+            self.dims(PrintedPart::Head, &ty.shape);
         }
     }
 
@@ -209,10 +218,10 @@ impl<'a> Verifier<'a> {
             let Some(Op::Length { name, most }) = f.has_inst(*i).then(|| &f.inst(*i).op) else { continue };
             if most.symbols().iter().any(|s| !f.args.iter().any(|a| a.ty.shape.iter().any(|d| d.symbols().contains(s))))
             {
-                self.error(At::Inst(*i), format!("{most} is unknown on entry"));
+                self.error(PrintedPart::Inst(*i), format!("{most} is unknown on entry"));
             }
             if !self.symbols.insert(name.as_str().into()) {
-                self.error(At::Inst(*i), format!("the dimension {name} is set twice"));
+                self.error(PrintedPart::Inst(*i), format!("the dimension {name} is set twice"));
             }
         }
     }
@@ -230,11 +239,15 @@ impl<'a> Verifier<'a> {
             false => cfg.dominates(l.block, b),
         };
         for b in f.reverse_postorder() {
-            let mut named: Vec<(At, Option<usize>, BTreeSet<Arc<str>>)> = Vec::new();
+            let mut named: Vec<(PrintedPart, Option<usize>, BTreeSet<Arc<str>>)> = Vec::new();
             let args = f.block(b).args.iter().filter_map(|v| f.tensor(*v));
-            named.push((At::Block(b), None, args.flat_map(|t| t.shape.iter().flat_map(Dim::symbols)).collect()));
+            named.push((
+                PrintedPart::Block(b),
+                None,
+                args.flat_map(|t| t.shape.iter().flat_map(Dim::symbols)).collect(),
+            ));
             for (at, i) in f.block(b).insts.iter().enumerate() {
-                named.push((At::Inst(*i), Some(at), f.dimensions_of(f.inst(*i))));
+                named.push((PrintedPart::Inst(*i), Some(at), f.dimensions_of(f.inst(*i))));
             }
             for (at, place, symbols) in named {
                 for l in known.iter().filter(|l| symbols.contains(l.name) && !before(l, b, place)) {
@@ -248,7 +261,7 @@ impl<'a> Verifier<'a> {
             while let Some(l) = named.next() {
                 if let Some(next) = named.peek().filter(|next| !before(l, next.block, place(next))) {
                     let what = format!("{} and {} are not set one after the other", l.name, next.name);
-                    self.error(At::Check(n), what);
+                    self.error(PrintedPart::Check(n), what);
                 }
             }
         }
@@ -256,11 +269,11 @@ impl<'a> Verifier<'a> {
 
     fn checks(&mut self, f: &Function) {
         for (i, (fact, loc)) in f.checks.iter().enumerate() {
-            self.dims(At::Check(i), [&fact.left, &fact.right]);
+            self.dims(PrintedPart::Check(i), [&fact.left, &fact.right]);
             if [&fact.left, &fact.right].iter().any(|d| d.magnitude() > i128::from(i64::MAX)) {
-                self.error(At::Check(i), "the numbers are beyond 64 bits");
+                self.error(PrintedPart::Check(i), "the numbers are beyond 64 bits");
             }
-            self.place(At::Check(i), *loc);
+            self.place(PrintedPart::Check(i), *loc);
         }
     }
 
@@ -271,13 +284,19 @@ impl<'a> Verifier<'a> {
             let Some(inst) = f.has_inst(*i).then(|| f.inst(*i)) else { continue };
             let Op::Tap { name, extents } = &inst.op else { continue };
             if name.ends_with(['?', '!']) {
-                self.error(At::Inst(*i), format!("the path \"{name}\" ends in a mark that plans append to paths"));
+                self.error(
+                    PrintedPart::Inst(*i),
+                    format!("the path \"{name}\" ends in a mark that plans append to paths"),
+                );
             }
             let ty = inst.operands.first().filter(|v| f.has_value(**v)).and_then(|v| f.tensor(*v));
             // The caller must know the size of a tap.
-            self.dims(At::Inst(*i), extents.iter().chain(ty.into_iter().flat_map(|t| &t.shape)));
+            self.dims(PrintedPart::Inst(*i), extents.iter().chain(ty.into_iter().flat_map(|t| &t.shape)));
             if *known.entry(name).or_insert((extents, ty)) != (extents.as_slice(), ty) {
-                self.error(At::Inst(*i), format!("another tap of \"{name}\" has another type or other extents"));
+                self.error(
+                    PrintedPart::Inst(*i),
+                    format!("another tap of \"{name}\" has another type or other extents"),
+                );
             }
         }
     }
@@ -291,7 +310,7 @@ impl<'a> Verifier<'a> {
         ssa::verify::uses(f, definitions, &f.cfg(), &mut |at, message| self.error(at.into(), message));
         for b in &f.layout {
             for v in &f.block(*b).args {
-                self.ty(At::Block(*b), f.ty(*v));
+                self.ty(PrintedPart::Block(*b), f.ty(*v));
             }
             for i in &f.block(*b).insts {
                 self.inst(f, *i);
@@ -301,7 +320,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn inst(&mut self, f: &'a Function, i: Inst) {
-        let at = At::Inst(i);
+        let at = PrintedPart::Inst(i);
         let inst = f.inst(i);
         self.place(at, inst.loc);
         inst.parts.iter().for_each(|loc| self.place(at, *loc));
@@ -334,7 +353,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn literal(&mut self, at: At, s: Scalar, ty: Option<&Type>) {
+    fn literal(&mut self, at: PrintedPart, s: Scalar, ty: Option<&Type>) {
         let fits = match (s, ty) {
             (Scalar::Int(_), Some(Type::Index)) => true,
             (s, Some(Type::Tensor(TensorType { elem, .. }))) => match (s, elem) {
@@ -351,7 +370,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn param(&mut self, at: At, name: &str, indices: usize, ty: Option<&Type>) {
+    fn param(&mut self, at: PrintedPart, name: &str, indices: usize, ty: Option<&Type>) {
         match param_named(&self.module.params, name) {
             None => self.error(at, format!("there is no parameter \"{name}\"")),
             Some(p) => {
@@ -365,7 +384,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn state(&mut self, at: At, name: &str, ty: Option<&Type>) {
+    fn state(&mut self, at: PrintedPart, name: &str, ty: Option<&Type>) {
         match self.module.states.iter().find(|s| s.name == name) {
             None => self.error(at, format!("there is no state \"{name}\"")),
             Some(s) if ty.and_then(Type::tensor) != Some(&s.ty) => self.error(at, format!("the state is {}", s.ty)),
@@ -374,7 +393,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn terminator(&mut self, f: &Function, b: Block) {
-        let at = At::Terminator(b);
+        let at = PrintedPart::Terminator(b);
         match &f.block(b).terminator {
             Terminator::Br(_) | Terminator::BrIf { .. } => {}
             Terminator::Roles(never) => match *never {},
@@ -396,20 +415,20 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn ty(&mut self, at: At, ty: &Type) {
+    fn ty(&mut self, at: PrintedPart, ty: &Type) {
         if let Type::Tensor(t) = ty {
             self.dims(at, &t.shape);
             self.extents(at, t);
         }
     }
 
-    fn extents(&mut self, at: At, t: &TensorType) {
+    fn extents(&mut self, at: PrintedPart, t: &TensorType) {
         if let Some(d) = t.shape.iter().find(|d| d.as_const().is_some_and(|n| n < 0)) {
             self.error(at, format!("{t} has the extent {d}"));
         }
     }
 
-    fn dims<'d>(&mut self, at: At, dims: impl IntoIterator<Item = &'d Dim>) {
+    fn dims<'d>(&mut self, at: PrintedPart, dims: impl IntoIterator<Item = &'d Dim>) {
         let unknown: BTreeSet<Arc<str>> =
             dims.into_iter().flat_map(Dim::symbols).filter(|s| !self.symbols.contains(s)).collect();
         for s in unknown {
@@ -417,7 +436,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn place(&mut self, at: At, loc: Loc) {
+    fn place(&mut self, at: PrintedPart, loc: Loc) {
         if loc.file as usize > self.module.files.len() {
             self.error(at, "the location is in a file that the module does not list");
         }
@@ -426,7 +445,7 @@ impl<'a> Verifier<'a> {
     /// Checks the body of a fused region (14, 15).
     fn region(&mut self, i: Inst, kind: FusionKind, body: &'a Function) {
         if self.fused.is_some() {
-            return self.error(At::Inst(i), "a region cannot contain another");
+            return self.error(PrintedPart::Inst(i), "a region cannot contain another");
         }
         // `rules` has compared its block arguments with the operands.
         if body.layout.len() != 1 {
@@ -451,7 +470,7 @@ impl<'a> Verifier<'a> {
         let mut after: SecondaryMap<Value, bool> = SecondaryMap::new();
         for i in &body.block(body.entry()).insts {
             let inst = body.inst(*i);
-            let at = At::Inst(*i);
+            let at = PrintedPart::Inst(*i);
             let (Some(result), operand) = (inst.result, inst.operands.first()) else {
                 self.error(at, format!("`{}` is not allowed in a region", inst.op));
                 continue;
@@ -493,7 +512,7 @@ impl<'a> Verifier<'a> {
         }
         if matches!(kind, FusionKind::Matmul | FusionKind::Attention) && contraction.is_none() {
             self.error(
-                At::Terminator(body.entry()),
+                PrintedPart::Terminator(body.entry()),
                 format!("a {} region must contain its operation once", kind.name()),
             );
         }

@@ -72,7 +72,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     Changed::from(changed > 0)
 }
 
-type Made = Result<Option<&'static str>, String>;
+type Rewritten = Result<Option<&'static str>, String>;
 
 /// How leading axes and rows `[lead.., m]` become `[lead'.., m']`.
 enum Regroup {
@@ -131,7 +131,7 @@ fn reshape(f: &mut Function, at: Cursor, v: Value, shape: Vec<Dim>) -> Result<Va
 }
 
 /// Regroups `reshape(a @ b)` that feeds a softmax.
-fn scores(f: &mut Function, block: Block, inst: Inst) -> Made {
+fn scores(f: &mut Function, block: Block, inst: Inst) -> Rewritten {
     let Some(product) = f.inst(inst).operands.first().copied() else { return Ok(None) };
     let Some((matmul, Op::Matmul, [a, b])) = made_by(f, product) else { return Ok(None) };
     let (a, b) = (*a, *b);
@@ -167,7 +167,7 @@ fn scores(f: &mut Function, block: Block, inst: Inst) -> Made {
 }
 
 /// Moves the reshape in `reshape(w) @ v` after a softmax.
-fn weights(f: &mut Function, block: Block, inst: Inst) -> Made {
+fn weights(f: &mut Function, block: Block, inst: Inst) -> Rewritten {
     let [joined, v] = f.inst(inst).operands.as_slice() else { return Ok(None) };
     let (joined, v) = (*joined, *v);
     let Some((_, Op::Reshape, [w])) = made_by(f, joined) else { return Ok(None) };
@@ -200,7 +200,7 @@ fn weights(f: &mut Function, block: Block, inst: Inst) -> Made {
 
 /// Removes the broadcast in `a @ broadcast(b)` inside an attention, also behind a transpose of the
 /// last two axes.
-fn repeated(f: &mut Function, block: Block, inst: Inst) -> Made {
+fn repeated(f: &mut Function, block: Block, inst: Inst) -> Rewritten {
     let [a, b] = f.inst(inst).operands.as_slice() else { return Ok(None) };
     let (a, b) = (*a, *b);
     let (perm, repeated) = match made_by(f, b) {

@@ -66,9 +66,9 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     rewrite_sites(f, ctx, rewrite)
 }
 
-type Made = Result<Option<&'static str>, String>;
+type Rewritten = Result<Option<&'static str>, String>;
 
-fn rewrite(f: &mut Function, site: &Site, ctx: &mut Context) -> Made {
+fn rewrite(f: &mut Function, site: &Site, ctx: &mut Context) -> Rewritten {
     for (i, scores, step) in &site.steps {
         let made = match *step {
             Step::Scale { .. } | Step::Tanh | Step::Widen => None,
@@ -82,7 +82,15 @@ fn rewrite(f: &mut Function, site: &Site, ctx: &mut Context) -> Made {
     Ok(None)
 }
 
-fn select(f: &mut Function, site: &Site, i: Inst, scores: Value, condition: Value, fill: Value, keep: bool) -> Made {
+fn select(
+    f: &mut Function,
+    site: &Site,
+    i: Inst,
+    scores: Value,
+    condition: Value,
+    fill: Value,
+    keep: bool,
+) -> Rewritten {
     let at = Cursor::before(f, site.block, i);
     if let Some(x) = plain_view(f, condition) {
         become_op(f, i, Op::Where, if keep { vec![x, scores, fill] } else { vec![x, fill, scores] });
@@ -118,7 +126,15 @@ fn select(f: &mut Function, site: &Site, i: Inst, scores: Value, condition: Valu
     Ok(None)
 }
 
-fn sum(f: &mut Function, site: &Site, i: Inst, scores: Value, mask: Value, subtract: bool, ctx: &mut Context) -> Made {
+fn sum(
+    f: &mut Function,
+    site: &Site,
+    i: Inst,
+    scores: Value,
+    mask: Value,
+    subtract: bool,
+    ctx: &mut Context,
+) -> Rewritten {
     let at = Cursor::before(f, site.block, i);
     if subtract {
         let negative = at.insert(f, Op::Unary(UnaryOp::Neg), vec![mask])?;

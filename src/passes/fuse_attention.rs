@@ -150,7 +150,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
 }
 
 /// The arguments of the kernel, read off a site.
-struct Parts {
+struct AttentionArgs {
     scale: Option<Value>,
     /// The source location of the scale.
     scale_at: Loc,
@@ -249,10 +249,10 @@ fn plain_logit(f: &Function, v: Value) -> Value {
 }
 
 /// Reads the steps, which must be in canonical form, and their source locations.
-fn parts(f: &Function, site: &Site) -> Result<Parts, Mismatch> {
+fn parts(f: &Function, site: &Site) -> Result<AttentionArgs, Mismatch> {
     let none = Loc::default();
     let mut parts =
-        Parts { scale: None, scale_at: none, masks: Vec::new(), masks_at: Vec::new(), operands: Vec::new() };
+        AttentionArgs { scale: None, scale_at: none, masks: Vec::new(), masks_at: Vec::new(), operands: Vec::new() };
     let mut after_tanh = false;
     for (n, (i, below, step)) in site.steps.iter().enumerate() {
         let loc = f.inst(*i).loc;
@@ -347,7 +347,7 @@ fn scale(f: &mut Function, at: Cursor, scale: Option<Value>) -> Result<Value, St
     }
 }
 
-fn describe(f: &Function, parts: &Parts, scale: Value) -> String {
+fn describe(f: &Function, parts: &AttentionArgs, scale: Value) -> String {
     let scale = match f.as_const(scale) {
         Some(s) => (s.as_f64() as f32).to_string(),
         None => "computed".to_string(),

@@ -95,14 +95,14 @@ pub(super) struct Manager<'a> {
     /// Has a pass changed anything since this was last reset?
     changed: Changed,
     /// Cached facts of each function, valid until it changes.
-    known: Vec<Known>,
+    known: Vec<FunctionFacts>,
     /// A copy of the module, if nothing has changed since it was made.
     unchanged: Option<Module>,
 }
 
 /// Cached facts of a function.
 #[derive(Default)]
-struct Known {
+struct FunctionFacts {
     /// Its requirements on a call.
     needs: Option<Vec<(Fact, Loc)>>,
     /// Passes that changed nothing in it.
@@ -202,7 +202,7 @@ impl<'a> Manager<'a> {
     fn run_on_functions(&mut self, pass: &Pass) -> Changed {
         let mut changed = Changed::No;
         self.context.pass = pass.name;
-        self.known.resize_with(self.module.functions.len(), Known::default);
+        self.known.resize_with(self.module.functions.len(), FunctionFacts::default);
         for (function, known) in self.module.functions.iter_mut().zip(&mut self.known) {
             // The pass changed nothing here before, and no other pass has since.
             if self.again && known.done.contains(pass.name) {
@@ -226,7 +226,7 @@ impl<'a> Manager<'a> {
             let this = if function.value_count() == values { this } else { Changed::Yes };
             if this == Changed::Yes {
                 let needs = keep(function, std::mem::take(before));
-                *known = Known { needs, ..Known::default() };
+                *known = FunctionFacts { needs, ..FunctionFacts::default() };
             } else {
                 known.done.insert(pass.name);
             }

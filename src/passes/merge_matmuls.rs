@@ -102,7 +102,7 @@ const MOST: usize = 4;
 const WIDEST_PANEL: i64 = 32;
 
 /// A matmul that may be merged with others.
-struct Product {
+struct Mergeable {
     matmul: Inst,
     /// The right operand, computed from a parameter.
     weight: Value,
@@ -127,9 +127,9 @@ struct Key {
 /// Matmuls with the same key, in the order of the block.
 #[derive(Default)]
 struct Group {
-    fit: Vec<Product>,
+    fit: Vec<Mergeable>,
     /// Matmuls that would lose a fusion.
-    lost: Vec<(Product, Loss)>,
+    lost: Vec<(Mergeable, Loss)>,
     /// The position in the block where a result of a merged matmul is first contracted.
     until: Option<usize>,
 }
@@ -229,7 +229,7 @@ fn contracted(f: &Function, block: Block) -> BTreeMap<Value, usize> {
 }
 
 /// Matches a matmul by a parameter, with the bias that is its only user, if any.
-fn candidate(f: &Function, uses: &Uses, block: Block, inst: Inst) -> Option<(Key, Product)> {
+fn candidate(f: &Function, uses: &Uses, block: Block, inst: Inst) -> Option<(Key, Mergeable)> {
     let data = f.inst(inst);
     let (Op::Matmul, [left, weight]) = (&data.op, data.operands.as_slice()) else { return None };
     let result = data.result?;
@@ -254,7 +254,7 @@ fn candidate(f: &Function, uses: &Uses, block: Block, inst: Inst) -> Option<(Key
     }
     let elem = f.tensor(*left).map(|t| t.elem).filter(|e| matches!(e, Elem::F32 | Elem::BF16))?;
     let key = Key { left: *left, steps, elem, weight: weight_key, bias: bias_key };
-    Some((key, Product { matmul: inst, weight: *weight, columns, bias, result: last }))
+    Some((key, Mergeable { matmul: inst, weight: *weight, columns, bias, result: last }))
 }
 
 /// If a value is a parameter, or movement of one that a layout can express: its array (empty if it
@@ -279,7 +279,7 @@ fn parameter(f: &Function, v: Value) -> Option<(String, Vec<Value>)> {
 }
 
 /// The fusion that a matmul would lose, if any.
-fn loss(f: &Function, uses: &Uses, product: &Product) -> Option<Loss> {
+fn loss(f: &Function, uses: &Uses, product: &Mergeable) -> Option<Loss> {
     let shape = |v: Value| f.tensor(v).map(|t| t.shape.as_slice());
     let own = shape(product.result)?;
     let elementwise = |u: &Use| match u {
@@ -349,7 +349,7 @@ fn recut(from: &[Dim], columns: &[bool], to: &[Dim]) -> Option<Vec<bool>> {
 }
 
 /// Replaces the first matmul by the merged one, and all results by slices of it.
-fn merge(f: &mut Function, block: Block, products: &[Product]) -> Result<(), String> {
+fn merge(f: &mut Function, block: Block, products: &[Mergeable]) -> Result<(), String> {
     let first = products.first().ok_or("no matmuls")?.matmul;
     let left = f.inst(first).operands.first().copied().ok_or("a matmul without operands")?;
     let at = Cursor::before(f, block, first);

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::operand::{Kind, Slot};
+use super::operand::{OperandKind, Slot};
 use super::table::instructions;
 use super::target::{Needs, Processors, Version};
 use super::words::{
@@ -54,8 +54,8 @@ fn c(ty: Type) -> Slot {
 }
 
 /// The elements of a load or store: a register, or several in braces.
-fn elements(n: u32, ty: Type) -> Kind {
-    if n == 1 { Kind::Register(ty) } else { Kind::Vector(n, ty) }
+fn elements(n: u32, ty: Type) -> OperandKind {
+    if n == 1 { OperandKind::Register(ty) } else { OperandKind::Vector(n, ty) }
 }
 
 /// The type twice as wide.
@@ -145,24 +145,24 @@ fn scope_needs(scope: Scope) -> Needs {
 /// The operands of `wgmma`: A from registers or by its descriptor.
 fn wgmma(columns: Columns, kind: Wgmma, in_registers: bool) -> Vec<Slot> {
     let (ty, registers) = kind.d(columns);
-    let a = if in_registers { Kind::Fragment(4, U32) } else { Kind::Register(U64) };
+    let a = if in_registers { OperandKind::Fragment(4, U32) } else { OperandKind::Register(U64) };
     let mut slots = vec![
-        Slot::update("d", Kind::Fragment(registers, ty)),
+        Slot::update("d", OperandKind::Fragment(registers, ty)),
         Slot::read("a", a),
         Slot::register("b-desc", U64),
-        Slot::read("scale-d", Kind::Flag(Pred)),
+        Slot::read("scale-d", OperandKind::Flag(Pred)),
     ];
     if kind.has_scales() {
         slots.extend([
-            Slot::read("imm-scale-a", Kind::OneOf(&[-1, 1])),
-            Slot::read("imm-scale-b", Kind::OneOf(&[-1, 1])),
+            Slot::read("imm-scale-a", OperandKind::OneOf(&[-1, 1])),
+            Slot::read("imm-scale-b", OperandKind::OneOf(&[-1, 1])),
         ]);
     }
     if kind.has_transposes() && !in_registers {
-        slots.push(Slot::read("imm-trans-a", Kind::OneOf(&[0, 1])));
+        slots.push(Slot::read("imm-trans-a", OperandKind::OneOf(&[0, 1])));
     }
     if kind.has_transposes() {
-        slots.push(Slot::read("imm-trans-b", Kind::OneOf(&[0, 1])));
+        slots.push(Slot::read("imm-trans-b", OperandKind::OneOf(&[0, 1])));
     }
     slots
 }
@@ -180,9 +180,9 @@ fn has_columns(columns: Columns, kind: Wgmma) -> bool {
 /// bytes, optional modifiers.
 fn box_load(rank: Rank, multicast: Multicast, hint: Hint) -> Vec<Slot> {
     let mut slots = vec![
-        Slot::read("dstMem", Kind::Opaque(U32)),
-        Slot::read("tensorMap", Kind::Tensor(rank.0)),
-        Slot::read("mbar", Kind::Opaque(U32)),
+        Slot::read("dstMem", OperandKind::Opaque(U32)),
+        Slot::read("tensorMap", OperandKind::Tensor(rank.0)),
+        Slot::read("mbar", OperandKind::Opaque(U32)),
     ];
     if multicast == Multicast::Many {
         slots.push(Slot::register("ctaMask", B16));
@@ -200,13 +200,13 @@ fn ranks() -> [Rank; 5] {
 instructions! {
     // Moving and converting.
     Mov { ty: Type = MOVED } ["mov" ty];
-        [d(ty), Slot::read("a", Kind::Source(ty))]; BASE;
+        [d(ty), Slot::read("a", OperandKind::Source(ty))]; BASE;
         "Data Movement and Conversion Instructions: mov", "A register from a register, a number, a special register or an address.";
     Pack { ty: Type = WORDS } ["mov" ty];
-        [d(ty), Slot::read("a", Kind::Vector(2, if ty == B32 { B16 } else { B32 }))]; BASE;
+        [d(ty), Slot::read("a", OperandKind::Vector(2, if ty == B32 { B16 } else { B32 }))]; BASE;
         "Data Movement and Conversion Instructions: mov", "Two registers as one of twice the width, the first in the low half.";
     Unpack { ty: Type = WORDS } ["mov" ty];
-        [Slot::write("d", Kind::Vector(2, if ty == B32 { B16 } else { B32 })), Slot::register("a", ty)]; BASE;
+        [Slot::write("d", OperandKind::Vector(2, if ty == B32 { B16 } else { B32 })), Slot::register("a", ty)]; BASE;
         "Data Movement and Conversion Instructions: mov", "The halves of a register, the low one first.";
     LdParam { ty: Type = MEMORY } ["ld.param" ty];
         [d(ty), Slot::at("a", Space::Param, ty.bytes())]; BASE;
@@ -242,13 +242,13 @@ instructions! {
         "Data Movement and Conversion Instructions: cvta", "Converts a generic pointer argument to a global address.";
     CvtaParam {} ["cvta.param.u64"]; [d(U64), Slot::register("a", U64)]; Needs::from(7, 7, 80);
         "Data Movement and Conversion Instructions: cvta", "Converts the address of a parameter to a generic one, as used for tensor maps.";
-    PrefetchGlobal { level: Level = Level::ALL } ["prefetch.global" level]; [Slot::read("a", Kind::Opaque(U64))]; BASE;
+    PrefetchGlobal { level: Level = Level::ALL } ["prefetch.global" level]; [Slot::read("a", OperandKind::Opaque(U64))]; BASE;
         "Data Movement and Conversion Instructions: prefetch", "Brings a line into a cache; it never affects results.";
-    PrefetchTensorMap {} ["prefetch.tensormap"]; [Slot::read("a", Kind::Opaque(U64))]; HOPPER_8;
+    PrefetchTensorMap {} ["prefetch.tensormap"]; [Slot::read("a", OperandKind::Opaque(U64))]; HOPPER_8;
         "Data Movement and Conversion Instructions: prefetch", "Brings a tensor map into its cache.";
-    CreatePolicyFirst {} ["createpolicy.fractional.L2::evict_first.b64"]; [d(U64), Slot::read("fraction", Kind::Fraction)]; Needs::from(7, 4, 80);
+    CreatePolicyFirst {} ["createpolicy.fractional.L2::evict_first.b64"]; [d(U64), Slot::read("fraction", OperandKind::Fraction)]; Needs::from(7, 4, 80);
         "Data Movement and Conversion Instructions: createpolicy", "The L2 policy evict-first.";
-    CreatePolicyLast {} ["createpolicy.fractional.L2::evict_last.b64"]; [d(U64), Slot::read("fraction", Kind::Fraction)]; Needs::from(7, 4, 80);
+    CreatePolicyLast {} ["createpolicy.fractional.L2::evict_last.b64"]; [d(U64), Slot::read("fraction", OperandKind::Fraction)]; Needs::from(7, 4, 80);
         "Data Movement and Conversion Instructions: createpolicy", "The L2 policy evict-last.";
     CvtInt { sat: Sat = Sat::ALL, to: Type = ALL_INTEGERS, from: Type = ALL_INTEGERS } ["cvt" sat to from]
         if to != from && (sat == Sat::Wrap || narrows(to, from));
@@ -320,7 +320,7 @@ instructions! {
         "Logic and Shift Instructions: shf", "The high half of `b` and `a` (64 bits, `a` low) shifted to the left.";
     ShfRight { mode: Funnel = Funnel::ALL } ["shf.r" mode ".b32"]; [d(B32), a(B32), b(B32), c(U32)]; BASE;
         "Logic and Shift Instructions: shf", "The low half of `b` and `a` shifted to the right.";
-    Lop3 {} ["lop3.b32"]; [d(B32), a(B32), b(B32), c(B32), Slot::read("immLut", Kind::Number(0, 255, 1))]; BASE;
+    Lop3 {} ["lop3.b32"]; [d(B32), a(B32), b(B32), c(B32), Slot::read("immLut", OperandKind::Number(0, 255, 1))]; BASE;
         "Logic and Shift Instructions: lop3", "Any function of three bits, by its table: its value for 0xF0, 0xCC, 0xAA.";
     Prmt {} ["prmt.b32"]; [d(B32), a(B32), b(B32), c(B32)]; BASE;
         "Data Movement and Conversion Instructions: prmt", "Four bytes of the eight of `b` and `a`, each chosen by 4 bits of `c`; the highest of them repeats the byte's sign.";
@@ -386,20 +386,20 @@ instructions! {
         [d(ty), a(ty), b(ty), Slot::register("c", Pred)]; BASE; "Comparison and Selection Instructions: selp", "`c ? a : b`";
 
     // Control.
-    Bra {} ["bra"]; [Slot::read("tgt", Kind::Label)]; BASE; "Control Flow Instructions: bra", "Branches to the label.";
-    BraUniform {} ["bra.uni"]; [Slot::read("tgt", Kind::Label)]; BASE; "Control Flow Instructions: bra",
+    Bra {} ["bra"]; [Slot::read("tgt", OperandKind::Label)]; BASE; "Control Flow Instructions: bra", "Branches to the label.";
+    BraUniform {} ["bra.uni"]; [Slot::read("tgt", OperandKind::Label)]; BASE; "Control Flow Instructions: bra",
         "Branches to the label; uniform for the active threads of the warp.";
     Ret {} ["ret"]; []; BASE; "Control Flow Instructions: ret", "Ends the thread.";
     Exit {} ["exit"]; []; BASE; "Control Flow Instructions: exit", "Ends the thread.";
     Trap {} ["trap"]; []; BASE; "Miscellaneous Instructions: trap", "Ends the launch with an error.";
 
     // Threads of a block.
-    BarSync {} ["bar.sync"]; [Slot::read("a", Kind::Number(0, 15, 1)), Slot::read("b", Kind::Number(32, 1024, 32)).optional()]; BASE;
+    BarSync {} ["bar.sync"]; [Slot::read("a", OperandKind::Number(0, 15, 1)), Slot::read("b", OperandKind::Number(32, 1024, 32)).optional()]; BASE;
         "Parallel Synchronization and Communication Instructions: bar", "Waits until all threads of the block, or `b` of them, are at the barrier.";
-    BarArrive {} ["bar.arrive"]; [Slot::read("a", Kind::Number(0, 15, 1)), Slot::read("b", Kind::Number(32, 1024, 32))]; BASE;
+    BarArrive {} ["bar.arrive"]; [Slot::read("a", OperandKind::Number(0, 15, 1)), Slot::read("b", OperandKind::Number(32, 1024, 32))]; BASE;
         "Parallel Synchronization and Communication Instructions: bar", "Arrives at the barrier without waiting.";
     BarAny {} ["bar.red.or.pred"];
-        [d(Pred), Slot::read("a", Kind::Number(0, 15, 1)), Slot::read("b", Kind::Number(32, 1024, 32)), Slot::register("c", Pred)]; BASE;
+        [d(Pred), Slot::read("a", OperandKind::Number(0, 15, 1)), Slot::read("b", OperandKind::Number(32, 1024, 32)), Slot::register("c", Pred)]; BASE;
         "Parallel Synchronization and Communication Instructions: bar", "Waits as `bar.sync` does; does `c` hold in any of the threads there?";
     BarWarp {} ["bar.warp.sync"]; [FULL]; BASE;
         "Parallel Synchronization and Communication Instructions: bar.warp.sync", "Waits for the lanes of the mask, and orders memory among them.";
@@ -408,7 +408,7 @@ instructions! {
     Shfl { mode: Shuffle = Shuffle::ALL } ["shfl.sync" mode ".b32"]; [d(B32), Slot::register("a", B32), b(U32), c(U32), FULL]; BASE;
         "Parallel Synchronization and Communication Instructions: shfl.sync", "The value of another lane.";
     ShflPred { mode: Shuffle = Shuffle::ALL } ["shfl.sync" mode ".b32"];
-        [Slot::write("d|p", Kind::Pair(B32)), Slot::register("a", B32), b(U32), c(U32), FULL]; BASE;
+        [Slot::write("d|p", OperandKind::Pair(B32)), Slot::register("a", B32), b(U32), c(U32), FULL]; BASE;
         "Parallel Synchronization and Communication Instructions: shfl.sync", "The value of another lane, and whether there is one.";
     Vote { vote: Vote = Vote::ALL } ["vote.sync" vote ".pred"]; [d(Pred), Slot::register("a", Pred), FULL]; BASE;
         "Parallel Synchronization and Communication Instructions: vote.sync", "Do all, any, or equal lanes have the predicate?";
@@ -420,7 +420,7 @@ instructions! {
         if matches!(op, Redux::And | Redux::Or | Redux::Xor) == (ty == B32);
         [d(if ty == B32 { U32 } else { ty }), Slot::register("a", if ty == B32 { U32 } else { ty }), FULL]; BASE;
         "Parallel Synchronization and Communication Instructions: redux.sync", "The reduction over the lanes of the mask.";
-    Elect {} ["elect.sync"]; [Slot::write("d|p", Kind::SunkPair(U32)), FULL]; HOPPER_8;
+    Elect {} ["elect.sync"]; [Slot::write("d|p", OperandKind::SunkPair(U32)), FULL]; HOPPER_8;
         "Parallel Synchronization and Communication Instructions: elect.sync", "One lane of the mask, and whether this is it.";
     Atom { order: Ordering = Ordering::ALL, scope: Scope = Scope::ALL, space: Space = [GLOBAL, SHARED], op: Atomic = Atomic::ALL,
         ty: Type = [U32, S32, B32, F32, U64, S64, B64, F64] } ["atom" order scope space op ty] if atomic(op, ty);
@@ -438,32 +438,32 @@ instructions! {
 
     // Asynchronous copies, and warp matrices.
     CpAsync { prefetch: Prefetch = Prefetch::ALL } ["cp.async.ca.shared.global" prefetch];
-        [Slot::read("dst", Kind::Sized(SHARED, 2)), Slot::read("src", Kind::Sized(GLOBAL, 2)), Slot::read("cp-size", Kind::OneOf(&[4, 8, 16])),
-            Slot::read("src-size", Kind::AtMost(2)).optional()];
+        [Slot::read("dst", OperandKind::Sized(SHARED, 2)), Slot::read("src", OperandKind::Sized(GLOBAL, 2)), Slot::read("cp-size", OperandKind::OneOf(&[4, 8, 16])),
+            Slot::read("src-size", OperandKind::AtMost(2)).optional()];
         Needs::when(prefetch == Prefetch::Default, BASE, Needs::from(7, 4, 80));
         "Data Movement and Conversion Instructions: cp.async", "Copies bytes from global to shared memory; bytes past `src-size` become 0.";
     CpAsyncGlobal { prefetch: Prefetch = Prefetch::ALL } ["cp.async.cg.shared.global" prefetch];
-        [Slot::read("dst", Kind::Sized(SHARED, 2)), Slot::read("src", Kind::Sized(GLOBAL, 2)), Slot::read("cp-size", Kind::OneOf(&[16])),
-            Slot::read("src-size", Kind::AtMost(2)).optional()];
+        [Slot::read("dst", OperandKind::Sized(SHARED, 2)), Slot::read("src", OperandKind::Sized(GLOBAL, 2)), Slot::read("cp-size", OperandKind::OneOf(&[16])),
+            Slot::read("src-size", OperandKind::AtMost(2)).optional()];
         Needs::when(prefetch == Prefetch::Default, BASE, Needs::from(7, 4, 80));
         "Data Movement and Conversion Instructions: cp.async", "The same bypassing L1, 16 bytes at a time.";
     CpCommit {} ["cp.async.commit_group"]; []; BASE;
         "Data Movement and Conversion Instructions: cp.async.commit_group", "Commits the thread's copies since the last group as a group.";
-    CpWait {} ["cp.async.wait_group"]; [Slot::read("N", Kind::Number(0, 255, 1))]; BASE;
+    CpWait {} ["cp.async.wait_group"]; [Slot::read("N", OperandKind::Number(0, 255, 1))]; BASE;
         "Data Movement and Conversion Instructions: cp.async.wait_group", "Waits until at most the last N groups of the thread are pending.";
     CpWaitAll {} ["cp.async.wait_all"]; []; BASE;
         "Data Movement and Conversion Instructions: cp.async.wait_group", "Waits for all copies of the thread.";
     LdMatrix { count: Matrices = Matrices::ALL, trans: Trans = Trans::ALL } ["ldmatrix.sync.aligned.m8n8" count trans ".shared.b16"];
-        [Slot::write("r", Kind::Fragment(count.count(), U32)), Slot::at("p", SHARED, 16)]; BASE;
+        [Slot::write("r", OperandKind::Fragment(count.count(), U32)), Slot::at("p", SHARED, 16)]; BASE;
         "Warp Level Matrix Instructions: ldmatrix", "Loads 8x8 matrices of 16 bits; lanes supply row addresses, 8 lanes for each matrix.";
     StMatrix { count: Matrices = Matrices::ALL, trans: Trans = Trans::ALL } ["stmatrix.sync.aligned.m8n8" count trans ".shared.b16"];
-        [Slot::at("p", SHARED, 16), Slot::read("r", Kind::Fragment(count.count(), U32))]; HOPPER;
+        [Slot::at("p", SHARED, 16), Slot::read("r", OperandKind::Fragment(count.count(), U32))]; HOPPER;
         "Warp Level Matrix Instructions: stmatrix", "Stores 8x8 matrices; lanes supply row addresses.";
     Mma { kind: Mma = Mma::ALL } ["mma.sync.aligned" kind];
-        [Slot::write("d", Kind::Fragment(kind.shape().d_registers(), kind.shape().d_type())),
-            Slot::read("a", Kind::Fragment(kind.shape().a_registers(), U32)),
-            Slot::read("b", Kind::Fragment(kind.shape().b_registers(), U32)),
-            Slot::read("c", Kind::Fragment(kind.shape().d_registers(), kind.shape().d_type()))]; BASE;
+        [Slot::write("d", OperandKind::Fragment(kind.shape().d_registers(), kind.shape().d_type())),
+            Slot::read("a", OperandKind::Fragment(kind.shape().a_registers(), U32)),
+            Slot::read("b", OperandKind::Fragment(kind.shape().b_registers(), U32)),
+            Slot::read("c", OperandKind::Fragment(kind.shape().d_registers(), kind.shape().d_type()))]; BASE;
         "Warp Level Matrix Instructions: mma", "D = A B + C over fragments that the lanes of a warp hold.";
 
     // Hopper: mbarriers, tensor copies, warpgroup matmuls.
@@ -471,19 +471,19 @@ instructions! {
         "Parallel Synchronization and Communication Instructions: mbarrier.init", "Initialises an mbarrier that expects `count` arrivals.";
     BarrierInvalidate {} ["mbarrier.inval.shared.b64"]; [Slot::at("addr", SHARED, 8)]; BASE;
         "Parallel Synchronization and Communication Instructions: mbarrier.inval", "Invalidates an mbarrier, so that its memory can be reused.";
-    BarrierArrive {} ["mbarrier.arrive.shared.b64"]; [Slot::write("state", Kind::Register(U64)), Slot::at("addr", SHARED, 8)]; BASE;
+    BarrierArrive {} ["mbarrier.arrive.shared.b64"]; [Slot::write("state", OperandKind::Register(U64)), Slot::at("addr", SHARED, 8)]; BASE;
         "Parallel Synchronization and Communication Instructions: mbarrier.arrive", "Arrives; returns the phase.";
     BarrierArriveExpect {} ["mbarrier.arrive.expect_tx.shared.b64"];
-        [Slot::write("state", Kind::Sunk(U64)), Slot::at("addr", SHARED, 8), Slot::value("tx-count", U32)]; HOPPER_8;
+        [Slot::write("state", OperandKind::Sunk(U64)), Slot::at("addr", SHARED, 8), Slot::value("tx-count", U32)]; HOPPER_8;
         "Parallel Synchronization and Communication Instructions: mbarrier.arrive", "Adds expected bytes, then arrives.";
     BarrierExpect {} ["mbarrier.expect_tx.relaxed.cta.shared.b64"]; [Slot::at("addr", SHARED, 8), Slot::value("tx-count", U32)]; HOPPER_8;
         "Parallel Synchronization and Communication Instructions: mbarrier.expect_tx", "Adds expected bytes.";
     BarrierArriveRemote {} ["mbarrier.arrive.release.cluster.shared::cluster.b64"];
-        [Slot::write("state", Kind::Nothing), Slot::read("addr", Kind::Opaque(U32))]; HOPPER_8;
+        [Slot::write("state", OperandKind::Nothing), Slot::read("addr", OperandKind::Opaque(U32))]; HOPPER_8;
         "Parallel Synchronization and Communication Instructions: mbarrier.arrive", "Arrives at an mbarrier of any block of the cluster; returns no phase.";
-    BarrierTryWait {} ["mbarrier.try_wait.parity.shared.b64"]; [d(Pred), Slot::at("addr", SHARED, 8), Slot::read("phaseParity", Kind::Flag(U32))]; HOPPER;
+    BarrierTryWait {} ["mbarrier.try_wait.parity.shared.b64"]; [d(Pred), Slot::at("addr", SHARED, 8), Slot::read("phaseParity", OperandKind::Flag(U32))]; HOPPER;
         "Parallel Synchronization and Communication Instructions: mbarrier.try_wait", "Waits for a limited time: is the phase of this parity complete?";
-    BarrierTestWait {} ["mbarrier.test_wait.parity.shared.b64"]; [d(Pred), Slot::at("addr", SHARED, 8), Slot::read("phaseParity", Kind::Flag(U32))]; Needs::from(7, 1, 80);
+    BarrierTestWait {} ["mbarrier.test_wait.parity.shared.b64"]; [d(Pred), Slot::at("addr", SHARED, 8), Slot::read("phaseParity", OperandKind::Flag(U32))]; Needs::from(7, 1, 80);
         "Parallel Synchronization and Communication Instructions: mbarrier.test_wait", "Is the phase of this parity complete?";
     FenceBarrierInit {} ["fence.mbarrier_init.release.cluster"]; []; HOPPER_8;
         "Parallel Synchronization and Communication Instructions: fence", "Makes initialised mbarriers visible to the cluster.";
@@ -496,26 +496,26 @@ instructions! {
         box_load(rank, multicast, hint); HOPPER_8;
         "Data Movement and Conversion Instructions: cp.async.bulk.tensor", "Copies a box of a tensor to shared memory, and counts its bytes at a barrier.";
     BoxStore { rank: Rank = ranks() } ["cp.async.bulk.tensor" rank ".global.shared::cta.tile.bulk_group"];
-        [Slot::read("tensorMap", Kind::Tensor(rank.0)), Slot::read("srcMem", Kind::Opaque(U32))]; HOPPER_8;
+        [Slot::read("tensorMap", OperandKind::Tensor(rank.0)), Slot::read("srcMem", OperandKind::Opaque(U32))]; HOPPER_8;
         "Data Movement and Conversion Instructions: cp.async.bulk.tensor", "Copies a box from shared memory to a tensor.";
     BoxAdd { rank: Rank = ranks() } ["cp.reduce.async.bulk.tensor" rank ".global.shared::cta.add.tile.bulk_group"];
-        [Slot::read("tensorMap", Kind::Tensor(rank.0)), Slot::read("srcMem", Kind::Opaque(U32))]; HOPPER_8;
+        [Slot::read("tensorMap", OperandKind::Tensor(rank.0)), Slot::read("srcMem", OperandKind::Opaque(U32))]; HOPPER_8;
         "Data Movement and Conversion Instructions: cp.reduce.async.bulk.tensor", "Adds a box from shared memory to a tensor.";
     BulkLoad {} ["cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"];
-        [Slot::read("dstMem", Kind::Opaque(U32)), Slot::read("srcMem", Kind::Opaque(U64)), Slot::read("size", Kind::Bytes16), Slot::read("mbar", Kind::Opaque(U32))]; HOPPER_8;
+        [Slot::read("dstMem", OperandKind::Opaque(U32)), Slot::read("srcMem", OperandKind::Opaque(U64)), Slot::read("size", OperandKind::Bytes16), Slot::read("mbar", OperandKind::Opaque(U32))]; HOPPER_8;
         "Data Movement and Conversion Instructions: cp.async.bulk", "Copies bytes to shared memory, a multiple of 16, and counts them at a barrier.";
     BulkStore {} ["cp.async.bulk.global.shared::cta.bulk_group"];
-        [Slot::read("dstMem", Kind::Opaque(U64)), Slot::read("srcMem", Kind::Opaque(U32)), Slot::read("size", Kind::Bytes16)]; HOPPER_8;
+        [Slot::read("dstMem", OperandKind::Opaque(U64)), Slot::read("srcMem", OperandKind::Opaque(U32)), Slot::read("size", OperandKind::Bytes16)]; HOPPER_8;
         "Data Movement and Conversion Instructions: cp.async.bulk", "Copies bytes from shared to global memory.";
     BulkCommit {} ["cp.async.bulk.commit_group"]; []; HOPPER_8;
         "Data Movement and Conversion Instructions: cp.async.bulk.commit_group", "Commits the thread's bulk stores since the last group as a group.";
-    BulkWait { read: Read = Read::ALL } ["cp.async.bulk.wait_group" read]; [Slot::read("N", Kind::Number(0, 255, 1))]; HOPPER_8;
+    BulkWait { read: Read = Read::ALL } ["cp.async.bulk.wait_group" read]; [Slot::read("N", OperandKind::Number(0, 255, 1))]; HOPPER_8;
         "Data Movement and Conversion Instructions: cp.async.bulk.wait_group", "Waits until at most the last N groups are pending.";
     WgmmaFence {} ["wgmma.fence.sync.aligned"]; []; WGMMA;
         "Asynchronous Warpgroup Level Matrix Instructions: wgmma.fence", "Orders register accesses before the following `wgmma`.";
     WgmmaCommit {} ["wgmma.commit_group.sync.aligned"]; []; WGMMA;
         "Asynchronous Warpgroup Level Matrix Instructions: wgmma.commit_group", "Commits the `wgmma` since the last group as a group.";
-    WgmmaWait {} ["wgmma.wait_group.sync.aligned"]; [Slot::read("N", Kind::Number(0, 7, 1))]; WGMMA;
+    WgmmaWait {} ["wgmma.wait_group.sync.aligned"]; [Slot::read("N", OperandKind::Number(0, 7, 1))]; WGMMA;
         "Asynchronous Warpgroup Level Matrix Instructions: wgmma.wait_group", "Waits until at most the last N groups are pending.";
     Wgmma { columns: Columns = columns(), kind: Wgmma = Wgmma::ALL }
         ["wgmma.mma_async.sync.aligned.m64n" columns (kind.depth()) kind] if has_columns(columns, kind);
@@ -525,7 +525,7 @@ instructions! {
         ["wgmma.mma_async.sync.aligned.m64n" columns (kind.depth()) kind] if has_columns(columns, kind);
         wgmma(columns, kind, true); WGMMA;
         "Asynchronous Warpgroup Level Matrix Instructions: wgmma.mma_async", "The same with A from registers.";
-    SetMaxReg { action: MaxReg = MaxReg::ALL } ["setmaxnreg" action ".sync.aligned.u32"]; [Slot::read("imm-reg-count", Kind::Number(24, 256, 8))];
+    SetMaxReg { action: MaxReg = MaxReg::ALL } ["setmaxnreg" action ".sync.aligned.u32"]; [Slot::read("imm-reg-count", OperandKind::Number(24, 256, 8))];
         Needs { version: Version(8, 0), processors: Processors::Alone(&[90, 100, 120]) };
         "Miscellaneous Instructions: setmaxnreg", "Sets the number of registers per thread of this warp.";
     ClusterArrive {} ["barrier.cluster.arrive.release.aligned"]; []; HOPPER_8;

@@ -214,7 +214,7 @@ pub enum Role {
 
 /// The operand kinds of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum OperandKind {
     /// A register compatible with the type.
     Register(Type),
     /// Such a register, or `_`.
@@ -268,49 +268,49 @@ pub struct Slot {
     /// How the instruction accesses it.
     pub role: Role,
     /// Which operands are allowed.
-    pub kind: Kind,
+    pub kind: OperandKind,
     /// May it be omitted, with all operands after it?
     pub optional: bool,
 }
 
 impl Slot {
-    const fn new(name: &'static str, role: Role, kind: Kind) -> Slot {
+    const fn new(name: &'static str, role: Role, kind: OperandKind) -> Slot {
         Slot { name, role, kind, optional: false }
     }
 
     /// The result, a register of type `ty`.
     pub const fn out(ty: Type) -> Slot {
-        Slot::new("d", Role::Def, Kind::Register(ty))
+        Slot::new("d", Role::Def, OperandKind::Register(ty))
     }
 
     /// A register or immediate that is read.
     pub const fn value(name: &'static str, ty: Type) -> Slot {
-        Slot::new(name, Role::Use, Kind::Value(ty))
+        Slot::new(name, Role::Use, OperandKind::Value(ty))
     }
 
     /// A register that is read.
     pub const fn register(name: &'static str, ty: Type) -> Slot {
-        Slot::new(name, Role::Use, Kind::Register(ty))
+        Slot::new(name, Role::Use, OperandKind::Register(ty))
     }
 
     /// An operand that is read.
-    pub const fn read(name: &'static str, kind: Kind) -> Slot {
+    pub const fn read(name: &'static str, kind: OperandKind) -> Slot {
         Slot::new(name, Role::Use, kind)
     }
 
     /// An operand that is written.
-    pub const fn write(name: &'static str, kind: Kind) -> Slot {
+    pub const fn write(name: &'static str, kind: OperandKind) -> Slot {
         Slot::new(name, Role::Def, kind)
     }
 
     /// An operand that is read and written.
-    pub const fn update(name: &'static str, kind: Kind) -> Slot {
+    pub const fn update(name: &'static str, kind: OperandKind) -> Slot {
         Slot::new(name, Role::Both, kind)
     }
 
     /// A memory operand.
     pub const fn at(name: &'static str, space: Space, bytes: u32) -> Slot {
-        Slot::new(name, Role::Use, Kind::Address(space, bytes))
+        Slot::new(name, Role::Use, OperandKind::Address(space, bytes))
     }
 
     /// The same, optional.

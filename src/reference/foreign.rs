@@ -2,7 +2,7 @@
 //!
 //! In: the checker's table. Out: an entry for each name, and rows for the document.
 
-use super::{Entry, Part};
+use super::{Entry, Passage};
 use crate::types::{Rule, rules};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -34,8 +34,8 @@ fn entry(name: &str, rules: &[&'static Rule]) -> Entry {
             helps.push(help);
         }
     }
-    let mut parts = vec![Part::Text("A name of other libraries.".to_string())];
-    parts.extend(helps.into_iter().map(|help| Part::Text(sentence(help))));
+    let mut parts = vec![Passage::Text("A name of other libraries.".to_string())];
+    parts.extend(helps.into_iter().map(|help| Passage::Text(sentence(help))));
     Entry {
         names: vec![name.to_string()],
         forms: rules

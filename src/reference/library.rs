@@ -3,7 +3,7 @@
 //! In: the parsed source. Out: a section for each module, with an entry for each layer and
 //! function: its doc comment, its declaration, fields and signatures.
 
-use super::{Entry, Part, Section};
+use super::{Entry, Passage, Section};
 use crate::diagnostics::Diagnostics;
 use crate::source::{FileId, Span};
 use crate::syntax;
@@ -26,8 +26,8 @@ fn section(module: &Module) -> Section {
         forms: vec![format!("use {}", module.path)],
         see: vec!["use".to_string()],
         parts: vec![
-            Part::Text(introduction),
-            Part::Text(format!("`attnc std {own}` prints the whole module, which is written in the language.")),
+            Passage::Text(introduction),
+            Passage::Text(format!("`attnc std {own}` prints the whole module, which is written in the language.")),
         ],
         ..Entry::default()
     };
@@ -59,7 +59,7 @@ fn layer_entry(module: &str, layer: &Layer, text: &str) -> Entry {
     Entry {
         names: vec![format!("{module}.{name}"), name.clone(), format!("std.{module}.{name}")],
         see: vec![format!("std.{module}")],
-        parts: vec![Part::Text(docs(&layer.docs)), Part::Program(lines.join("\n"))],
+        parts: vec![Passage::Text(docs(&layer.docs)), Passage::Program(lines.join("\n"))],
         ..Entry::default()
     }
 }
@@ -69,7 +69,7 @@ fn function_entry(module: &str, function: &Function, text: &str) -> Entry {
     Entry {
         names: vec![format!("{module}.{name}"), name.clone(), format!("std.{module}.{name}")],
         see: vec![format!("std.{module}")],
-        parts: vec![Part::Text(docs(&function.docs)), Part::Program(signature(function, text).to_string())],
+        parts: vec![Passage::Text(docs(&function.docs)), Passage::Program(signature(function, text).to_string())],
         ..Entry::default()
     }
 }

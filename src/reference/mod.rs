@@ -66,12 +66,12 @@ pub struct Entry {
     /// Titles of other entries.
     pub see: Vec<String>,
     /// Its description, with programs.
-    pub parts: Vec<Part>,
+    pub parts: Vec<Passage>,
 }
 
 /// A part of an entry's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Passage {
     /// A paragraph of prose.
     Text(String),
     /// A valid program, or a declaration of the standard library.

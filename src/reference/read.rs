@@ -3,7 +3,7 @@
 //! In: text. Out: sections and entries. Nothing is checked here: a malformed line becomes prose,
 //! which `tests/language/reference.rs` reports.
 
-use super::{Entry, Part, Section};
+use super::{Entry, Passage, Section};
 
 pub(super) fn sections(text: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
@@ -42,7 +42,7 @@ fn entry(names: &str, body: &[&str]) -> Entry {
             "formula" => entry.facts.push(("formula", value)),
             "codes" => entry.codes = value.split_whitespace().map(String::from).collect(),
             "see" => entry.see = list(&value),
-            _ => entry.parts.push(Part::Text((*line).to_string())),
+            _ => entry.parts.push(Passage::Text((*line).to_string())),
         }
     }
     let mut rest = &body[head..];
@@ -63,9 +63,9 @@ fn entry(names: &str, body: &[&str]) -> Entry {
         let lines = own.iter().map(|line| line.strip_prefix("    ").unwrap_or(line));
         let joined = |lines: Vec<&str>| lines.join("\n").trim_end().to_string();
         entry.parts.push(match code {
-            Some(code) => Part::Failing { code: code.to_string(), program: joined(lines.collect()) },
-            None if is_program => Part::Program(joined([line.trim_start()].into_iter().chain(lines).collect())),
-            None => Part::Text(joined([*line].into_iter().chain(own.iter().copied()).collect())),
+            Some(code) => Passage::Failing { code: code.to_string(), program: joined(lines.collect()) },
+            None if is_program => Passage::Program(joined([line.trim_start()].into_iter().chain(lines).collect())),
+            None => Passage::Text(joined([*line].into_iter().chain(own.iter().copied()).collect())),
         });
     }
     entry

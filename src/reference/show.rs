@@ -2,7 +2,7 @@
 //!
 //! In: entries. Out: text, or Markdown.
 
-use super::{ElementTypes, Entry, Part, sections};
+use super::{ElementTypes, Entry, Passage, sections};
 use crate::diagnostics::codes;
 use std::fmt::Write as _;
 
@@ -32,8 +32,8 @@ impl Entry {
             return self.forms.join("; ");
         }
         let first = self.parts.iter().find_map(|part| match part {
-            Part::Text(text) => Some(first_sentence(text).replace('\n', " ")),
-            Part::Program(_) | Part::Failing { .. } => None,
+            Passage::Text(text) => Some(first_sentence(text).replace('\n', " ")),
+            Passage::Program(_) | Passage::Failing { .. } => None,
         });
         first.unwrap_or_default().trim_end_matches(':').to_string()
     }
@@ -52,11 +52,11 @@ impl Entry {
         rows.iter().for_each(|(word, what)| out += &format!("{word:<8}  {what}\n"));
         for part in &self.parts {
             match part {
-                Part::Text(text) => {
+                Passage::Text(text) => {
                     let _ = writeln!(out, "\n{text}");
                 }
-                Part::Program(program) => out += &format!("\n{}", indented(program)),
-                Part::Failing { code, program } => {
+                Passage::Program(program) => out += &format!("\n{}", indented(program)),
+                Passage::Failing { code, program } => {
                     let _ = write!(out, "\nThis is {code}, {}:\n\n{}", title_of(code), indented(program));
                 }
             }
@@ -93,9 +93,9 @@ impl Entry {
         }
         for part in &self.parts {
             let _ = match part {
-                Part::Text(text) => write!(out, "\n{text}\n"),
-                Part::Program(program) => write!(out, "\n```attn\n{program}\n```\n"),
-                Part::Failing { code, program } => {
+                Passage::Text(text) => write!(out, "\n{text}\n"),
+                Passage::Program(program) => write!(out, "\n```attn\n{program}\n```\n"),
+                Passage::Failing { code, program } => {
                     write!(out, "\nThis is {code}, {}:\n\n```attn\n{program}\n```\n", title_of(code))
                 }
             };

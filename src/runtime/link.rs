@@ -70,7 +70,7 @@ impl fmt::Display for LinkError {
 impl std::error::Error for LinkError {}
 
 /// Properties of a shared object, apart from its contents.
-struct Made<'a> {
+struct LibraryInfo<'a> {
     /// The suffix of the symbol that programs link it by, after [`LIBRARY_PREFIX`].
     name: Option<String>,
     /// Python module name.
@@ -126,7 +126,7 @@ impl Linker {
     /// is only linked if needed: reading its symbols takes a fifth of the linker's time. Line
     /// tables are stripped unless the model has some, because parts of the support library have
     /// them.
-    fn command(&self, objects: &[String], script: &str, made: &Made<'_>, output: &str) -> Command {
+    fn command(&self, objects: &[String], script: &str, made: &LibraryInfo<'_>, output: &str) -> Command {
         let mut c = Command::new(&self.program);
         let script = format!("--version-script={script}");
         let mut flags = vec!["-z", "defs", "-z", "noexecstack", "-z", "relro", "-z", "now"];
@@ -286,7 +286,7 @@ fn link_as(
 ) -> Result<Vec<u8>, LinkError> {
     let (libm, name) = survey(objects);
     let lines = objects.iter().any(|object| has_lines(object));
-    let made = Made { name, module, libm, lines, stays };
+    let made = LibraryInfo { name, module, libm, lines, stays };
     let all = objects.iter().copied().chain([SUPPORT_OBJECT]);
     start(all, Some(output), |names, to| linker.command(names, SCRIPT, &made, to))
 }

@@ -53,7 +53,7 @@ impl Monomial {
 }
 
 /// An integer coefficient and factors with positive exponents.
-pub type Product = (i128, Vec<(Factor, u32)>);
+pub type Term = (i128, Vec<(Factor, u32)>);
 
 /// Why a dimension has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -297,7 +297,7 @@ impl Dim {
                 _ => Err(DimError::Overflow),
             }
         }
-        let product = |(coefficient, factors): &Product| -> Result<i64, DimError> {
+        let product = |(coefficient, factors): &Term| -> Result<i64, DimError> {
             let coefficient = i64::try_from(*coefficient).map_err(|_| DimError::Overflow)?;
             let mut product = (coefficient != 1).then_some(coefficient);
             for (factor, exponent) in factors {
@@ -382,7 +382,7 @@ impl Dim {
     /// As one fraction: integer-coefficient numerator terms and a one-term divisor, for code that
     /// evaluates dimensions (`numerator / divisor` is exact). Terms are `(coefficient, factors with
     /// positive exponents)`.
-    pub fn as_fraction(&self) -> (Vec<Product>, Product) {
+    pub fn as_fraction(&self) -> (Vec<Term>, Term) {
         let scale = self.divisors();
         let powers = |m: &Monomial| m.factors().iter().map(|(f, e)| (f.clone(), e.unsigned_abs())).collect::<Vec<_>>();
         let whole = |m: &Monomial| {

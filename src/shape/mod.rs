@@ -17,7 +17,7 @@ mod rounding;
 mod sizes;
 mod tensor;
 
-pub use dim::{Dim, DimError, Factor, Monomial, Product};
+pub use dim::{Dim, DimError, Factor, Monomial, Term};
 pub use elem::Elem;
 pub use facts::{Fact, Facts, Relation};
 pub use sizes::{ADDRESS_BITS, Sizes};

@@ -8,7 +8,7 @@ use cranelift_entity::SecondaryMap;
 use super::{Block, Body, Dialect, Inst, InstData, Value};
 
 /// A simplification found for an instruction.
-pub enum Known<O> {
+pub enum Simplified<O> {
     /// Another operation, without operands: a literal.
     Literal(O),
     /// An existing value.
@@ -33,7 +33,7 @@ pub fn merge_common<D: Dialect>(
 /// are already replaced.
 pub fn fold_and_merge<D: Dialect>(
     body: &mut Body<D>,
-    known: impl Fn(&Body<D>, &InstData<D::Op>, Value) -> Option<Known<D::Op>>,
+    known: impl Fn(&Body<D>, &InstData<D::Op>, Value) -> Option<Simplified<D::Op>>,
     group: impl Fn(&Body<D>, &InstData<D::Op>, Value) -> Option<u8>,
 ) -> usize {
     let cfg = body.cfg();
@@ -56,8 +56,8 @@ pub fn fold_and_merge<D: Dialect>(
             let inst = body.inst(i);
             let Some(result) = inst.result else { continue };
             let mut same = match known(body, inst, result) {
-                Some(Known::Value(v)) => Some(v),
-                Some(Known::Literal(op)) => {
+                Some(Simplified::Value(v)) => Some(v),
+                Some(Simplified::Literal(op)) => {
                     let inst = body.inst_mut(i);
                     (inst.op, inst.operands) = (op, Vec::new());
                     None

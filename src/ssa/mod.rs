@@ -26,7 +26,7 @@ mod tests;
 pub mod verify;
 
 pub use body::{BlockData, Body, InstData, ValueDef};
-pub use cse::{Known, fold_and_merge, merge_common};
+pub use cse::{Simplified, fold_and_merge, merge_common};
 pub use dce::{live, remove_dead};
 pub use dialect::{Dialect, Effects, Touches};
 pub use edits::Use;

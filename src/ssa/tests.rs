@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 
-use super::verify::{At, structure, uses};
+use super::verify::{ErrorLocation, structure, uses};
 use super::{Block, BlockCall, Body, Dialect, Effects, Inst, Terminator, Use, Value, merge_common, remove_dead};
 use crate::source::Loc;
 
@@ -138,7 +138,7 @@ fn made(body: &mut Body<Toy>, b: Block, op: Op, operands: &[Value]) -> Value {
     body.append(b, op, operands.to_vec(), Some(Type::Number), Loc::default()).unwrap().unwrap()
 }
 
-fn complaints(body: &Body<Toy>) -> Vec<(At, String)> {
+fn complaints(body: &Body<Toy>) -> Vec<(ErrorLocation, String)> {
     let mut found = Vec::new();
     let definitions = structure(body, [], &mut |at, message| found.push((at, message)));
     if found.is_empty() {

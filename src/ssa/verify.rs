@@ -11,7 +11,7 @@ use crate::cfg::Cfg;
 
 /// Location of an error in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum ErrorLocation {
     /// The body as a whole: the head of its text.
     Head,
     /// The head of a block.
@@ -62,7 +62,7 @@ impl Definitions {
 pub fn structure<D: Dialect>(
     body: &Body<D>,
     given: impl IntoIterator<Item = Value>,
-    complain: &mut dyn FnMut(At, String),
+    complain: &mut dyn FnMut(ErrorLocation, String),
 ) -> Definitions {
     let mut s = Structure {
         body,
@@ -72,7 +72,7 @@ pub fn structure<D: Dialect>(
         complain,
     };
     if body.layout.is_empty() {
-        s.error(At::Head, "there is no block");
+        s.error(ErrorLocation::Head, "there is no block");
         return s.definitions;
     }
     for v in given.into_iter().filter(|v| body.has_value(*v)) {
@@ -80,9 +80,9 @@ pub fn structure<D: Dialect>(
     }
     for b in &body.layout {
         if !body.has_block(*b) {
-            s.error(At::Head, format!("the layout names {b}, which is not a block"));
+            s.error(ErrorLocation::Head, format!("the layout names {b}, which is not a block"));
         } else if std::mem::replace(&mut s.blocks[*b], true) {
-            s.error(At::Block(*b), "the block is in the layout twice");
+            s.error(ErrorLocation::Block(*b), "the block is in the layout twice");
         } else {
             s.block(*b);
         }
@@ -101,11 +101,11 @@ struct Structure<'a, D: Dialect> {
     blocks: SecondaryMap<Block, bool>,
     /// The instructions in the body.
     insts: SecondaryMap<Inst, bool>,
-    complain: &'a mut dyn FnMut(At, String),
+    complain: &'a mut dyn FnMut(ErrorLocation, String),
 }
 
 impl<D: Dialect> Structure<'_, D> {
-    fn error(&mut self, at: At, message: impl Into<String>) {
+    fn error(&mut self, at: ErrorLocation, message: impl Into<String>) {
         (self.complain)(at, message.into());
     }
 
@@ -115,7 +115,7 @@ impl<D: Dialect> Structure<'_, D> {
             if self.body.has_value(*v) && self.body.def(*v) == ValueDef::Arg(b, k) {
                 self.definitions.at[*v] = Some(Position { block: b, place: 0, inner: 0 });
             } else {
-                self.error(At::Block(b), format!("argument {k} is a value of something else"));
+                self.error(ErrorLocation::Block(b), format!("argument {k} is a value of something else"));
             }
         }
         for (k, i) in data.insts.iter().enumerate() {
@@ -126,7 +126,7 @@ impl<D: Dialect> Structure<'_, D> {
                 let known = self.inst(*held, Position { block: b, place: k + 1, inner: m + 1 }, Some(*i));
                 if known && !D::inner(&self.body.inst(*held).op).is_empty() {
                     let name = D::name(&self.body.inst(*i).op);
-                    self.error(At::Inst(*i), format!("a `{name}` in a `{name}`"));
+                    self.error(ErrorLocation::Inst(*i), format!("a `{name}` in a `{name}`"));
                 }
             }
         }
@@ -136,7 +136,10 @@ impl<D: Dialect> Structure<'_, D> {
     fn inst(&mut self, i: Inst, at: Position, holder: Option<Inst>) -> bool {
         if !self.body.has_inst(i) || std::mem::replace(&mut self.insts[i], true) {
             let place = if holder.is_some() { at.inner } else { at.place };
-            self.error(At::Block(at.block), format!("instruction {} does not exist, or is in two blocks", place - 1));
+            self.error(
+                ErrorLocation::Block(at.block),
+                format!("instruction {} does not exist, or is in two blocks", place - 1),
+            );
             return false;
         }
         match self.body.inst(i).result {
@@ -145,7 +148,7 @@ impl<D: Dialect> Structure<'_, D> {
                 self.definitions.holder[v] = holder;
             }
             None => {}
-            Some(_) => self.error(At::Inst(i), "the result is a value of something else"),
+            Some(_) => self.error(ErrorLocation::Inst(i), "the result is a value of something else"),
         }
         true
     }
@@ -153,9 +156,9 @@ impl<D: Dialect> Structure<'_, D> {
     fn jumps(&mut self, b: Block) {
         for c in self.body.block(b).terminator.targets() {
             if !self.body.has_block(c.block) || !self.blocks[c.block] {
-                self.error(At::Terminator(b), "the jump goes to no block of the layout");
+                self.error(ErrorLocation::Terminator(b), "the jump goes to no block of the layout");
             } else if c.block == self.body.entry() {
-                self.error(At::Terminator(b), "the entry cannot be the target of a jump");
+                self.error(ErrorLocation::Terminator(b), "the entry cannot be the target of a jump");
             }
         }
     }
@@ -168,7 +171,7 @@ impl<D: Dialect> Structure<'_, D> {
         for arg in data.args.iter().filter(|v| body.has_value(**v)) {
             D::for_each_value_of_type(body.ty(*arg), &mut |v| {
                 if self.definitions.at[v].is_none() {
-                    nowhere.push((At::Block(b), "what bounds an extent is defined nowhere".to_string()));
+                    nowhere.push((ErrorLocation::Block(b), "what bounds an extent is defined nowhere".to_string()));
                 }
             });
         }
@@ -178,19 +181,19 @@ impl<D: Dialect> Structure<'_, D> {
             }
             for (n, v) in body.inst(i).operands.iter().enumerate() {
                 if self.definitions.at[*v].is_none() {
-                    nowhere.push((At::Inst(i), format!("operand {} is defined nowhere", n + 1)));
+                    nowhere.push((ErrorLocation::Inst(i), format!("operand {} is defined nowhere", n + 1)));
                 }
             }
             for_each_bound(body, i, &mut |v| {
                 if self.definitions.at[v].is_none() {
-                    nowhere.push((At::Inst(i), "what bounds an extent is defined nowhere".to_string()));
+                    nowhere.push((ErrorLocation::Inst(i), "what bounds an extent is defined nowhere".to_string()));
                 }
             });
         }
         let mut count = 0;
         data.terminator.for_each_value(|v| count += usize::from(self.definitions.at[v].is_none()));
         if count > 0 {
-            nowhere.push((At::Terminator(b), format!("{count} of the values are defined nowhere")));
+            nowhere.push((ErrorLocation::Terminator(b), format!("{count} of the values are defined nowhere")));
         }
         for (at, message) in nowhere {
             self.error(at, message);
@@ -213,7 +216,7 @@ pub fn uses<D: Dialect>(
     body: &Body<D>,
     definitions: &Definitions,
     cfg: &Cfg<Block>,
-    complain: &mut dyn FnMut(At, String),
+    complain: &mut dyn FnMut(ErrorLocation, String),
 ) {
     for b in &body.layout {
         let data = body.block(*b);
@@ -222,7 +225,10 @@ pub fn uses<D: Dialect>(
             // Values in an argument's type must be defined before the block begins.
             D::for_each_value_of_type(body.ty(*arg), &mut |v| {
                 if !definitions.is_visible(cfg, v, before) {
-                    complain(At::Block(*b), "the definition of an extent's bound does not dominate it".to_string());
+                    complain(
+                        ErrorLocation::Block(*b),
+                        "the definition of an extent's bound does not dominate it".to_string(),
+                    );
                 }
             });
         }
@@ -231,12 +237,18 @@ pub fn uses<D: Dialect>(
                 let from = Position { block: *b, place: k + 1, inner: m };
                 for (n, v) in body.inst(i).operands.iter().enumerate() {
                     if !definitions.is_visible(cfg, *v, from) {
-                        complain(At::Inst(i), format!("the definition of operand {} does not dominate it", n + 1));
+                        complain(
+                            ErrorLocation::Inst(i),
+                            format!("the definition of operand {} does not dominate it", n + 1),
+                        );
                     }
                 }
                 for_each_bound(body, i, &mut |v| {
                     if !definitions.is_visible(cfg, v, from) {
-                        complain(At::Inst(i), "the definition of an extent's bound does not dominate it".to_string());
+                        complain(
+                            ErrorLocation::Inst(i),
+                            "the definition of an extent's bound does not dominate it".to_string(),
+                        );
                     }
                 });
             }
@@ -250,26 +262,26 @@ fn terminator<D: Dialect>(
     b: Block,
     definitions: &Definitions,
     cfg: &Cfg<Block>,
-    complain: &mut dyn FnMut(At, String),
+    complain: &mut dyn FnMut(ErrorLocation, String),
 ) {
     let t = &body.block(b).terminator;
     let end = Position { block: b, place: usize::MAX, inner: 0 };
     let mut hidden = 0;
     t.for_each_value(|v| hidden += usize::from(!definitions.is_visible(cfg, v, end)));
     if hidden > 0 {
-        complain(At::Terminator(b), format!("the definitions of {hidden} of the values do not dominate it"));
+        complain(ErrorLocation::Terminator(b), format!("the definitions of {hidden} of the values do not dominate it"));
     }
     for c in t.targets() {
         let args = &body.block(c.block).args;
         if args.len() != c.args.len() {
             let message = format!("the target has {} arguments, the jump gives {}", args.len(), c.args.len());
-            complain(At::Terminator(b), message);
+            complain(ErrorLocation::Terminator(b), message);
         }
         for (k, (v, arg)) in c.args.iter().zip(args).enumerate() {
             let (given, wanted) = (body.ty(*v), body.ty(*arg));
             if given != wanted {
                 let message = format!("argument {} of the target is {wanted}, the jump gives {given}", k + 1);
-                complain(At::Terminator(b), message);
+                complain(ErrorLocation::Terminator(b), message);
             }
         }
     }
@@ -277,6 +289,6 @@ fn terminator<D: Dialect>(
         && !D::is_condition(body.ty(*condition))
     {
         let message = format!("the condition is {}, not {}", body.ty(*condition), D::CONDITION);
-        complain(At::Terminator(b), message);
+        complain(ErrorLocation::Terminator(b), message);
     }
 }

@@ -23,7 +23,7 @@
 //! * its class ([`Row::class`]), which each IR defines;
 //! * its [`Effects`];
 //! * how the result's type is determined ([`Gives`]);
-//! * the rule that checks operands and result: a function of the types ([`Given`]) and of the
+//! * the rule that checks operands and result: a function of the types ([`OperandTypes`]) and of the
 //!   fields;
 //! * its meaning, in one line.
 //!
@@ -142,7 +142,7 @@ pub fn unknown<C>(name: &str, place: TextSpan, table: &[Row<C>]) -> CodedError {
 
 /// The types that a rule checks.
 #[derive(Clone, Copy, Debug)]
-pub struct Given<'a, T> {
+pub struct OperandTypes<'a, T> {
     /// The types of the operands.
     pub types: &'a [&'a T],
     /// The declared type of the result.
@@ -230,7 +230,7 @@ macro_rules! operations {
 
             /// Infers the type of its result from the operand types and the declared type, by the
             /// rule of its row.
-            pub(crate) fn rule(&self, given: $crate::table::Given<'_, $ty>) -> Result<Option<$ty>, String> {
+            pub(crate) fn rule(&self, given: $crate::table::OperandTypes<'_, $ty>) -> Result<Option<$ty>, String> {
                 self.info().count(given.types.len())?;
                 match self {
                     $($op::$variant $(( $($arg),* ))? $({ $($field),* })? => {

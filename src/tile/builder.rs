@@ -167,13 +167,13 @@ pub struct KernelBuilder {
     loc: Loc,
 }
 
-struct At<'a> {
+struct InsertPoint<'a> {
     body: &'a mut Body,
     block: Block,
     loc: Loc,
 }
 
-impl At<'_> {
+impl InsertPoint<'_> {
     fn push_at(self, op: Op, operands: Vec<Value>, ty: Option<Type>) -> Option<Value> {
         self.body.push(self.block, op, operands, ty, self.loc)
     }
@@ -197,8 +197,8 @@ impl KernelBuilder {
         KernelBuilder { inner, block, loc: Loc::default() }
     }
 
-    fn body(&mut self) -> At<'_> {
-        At { body: &mut self.inner.body, block: self.block, loc: self.loc }
+    fn body(&mut self) -> InsertPoint<'_> {
+        InsertPoint { body: &mut self.inner.body, block: self.block, loc: self.loc }
     }
 
     common!();
@@ -505,8 +505,8 @@ impl PlanBuilder {
         PlanBuilder { inner, block, loc: Loc::default() }
     }
 
-    fn body(&mut self) -> At<'_> {
-        At { body: &mut self.inner.body, block: self.block, loc: self.loc }
+    fn body(&mut self) -> InsertPoint<'_> {
+        InsertPoint { body: &mut self.inner.body, block: self.block, loc: self.loc }
     }
 
     common!();

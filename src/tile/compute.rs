@@ -9,7 +9,7 @@
 
 use super::attention::Attention;
 use super::encode::{self, Encoding};
-use super::text::{At, lines_of_kernel};
+use super::text::{ErrorLocation, lines_of_kernel};
 use super::{BufferType, Compute, Kernel, State, matmul, scan, simplify, sort, tiling};
 
 impl Compute {
@@ -29,7 +29,7 @@ impl Compute {
 }
 
 /// The first place where an unscheduled kernel differs from the expansion of its description.
-pub(crate) fn difference(kernel: &Kernel) -> Option<(At, String)> {
+pub(crate) fn difference(kernel: &Kernel) -> Option<(ErrorLocation, String)> {
     let compute = kernel.compute.as_ref()?;
     let again = match compute {
         Compute::Attention(attention) => {
@@ -44,7 +44,7 @@ pub(crate) fn difference(kernel: &Kernel) -> Option<(At, String)> {
     };
     let Some(mut again) = again else {
         return Some((
-            At::Head,
+            ErrorLocation::Head,
             "the kernel's description (`computes`) does not fit its parameters or its body".into(),
         ));
     };
@@ -73,16 +73,18 @@ pub(crate) fn difference(kernel: &Kernel) -> Option<(At, String)> {
             };
             let (own, wanted) = (operation(own), operation(wanted));
             let other = if own == wanted { " of other operands or another type" } else { "" };
-            (At::Inst(*inst), format!("the kernel's description (`computes`) has `{wanted}`{other} here"))
+            (ErrorLocation::Inst(*inst), format!("the kernel's description (`computes`) has `{wanted}`{other} here"))
         }
         None if own.len() != wanted.len() => {
             let count = wanted.len();
             (
-                At::Head,
+                ErrorLocation::Head,
                 format!("the kernel's description (`computes`) has {count} instructions, its body {}", own.len()),
             )
         }
-        None => (At::Head, "the kernel's grid, modes or jumps differ from its description (`computes`)".into()),
+        None => {
+            (ErrorLocation::Head, "the kernel's grid, modes or jumps differ from its description (`computes`)".into())
+        }
     })
 }
 

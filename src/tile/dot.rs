@@ -101,7 +101,7 @@ impl DotMode {
         let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
         let own = if is_float { DotMode::Fma } else { DotMode::Chain };
         if self == DotMode::Split {
-            return Product::from_dot(body, dot)
+            return DotOperands::from_dot(body, dot)
                 .ok_or("it takes three tiles, or two and a scalar")?
                 .split(i64::from(warps));
         }
@@ -124,7 +124,7 @@ impl DotMode {
         if !has {
             return Err(format!("{cpu} does not support it"));
         }
-        let p = Product::from_dot(body, dot).ok_or("it takes three tiles, or two and a scalar")?;
+        let p = DotOperands::from_dot(body, dot).ok_or("it takes three tiles, or two and a scalar")?;
         if p.result.elem != Elem::F32 || p.result.cols.is_one() {
             return Err("the result must be `f32`, of more than one column".into());
         }
@@ -160,7 +160,7 @@ impl Attribute for Option<DotMode> {
 }
 
 /// The operands of a matmul.
-struct Product<'a> {
+struct DotOperands<'a> {
     body: &'a Body,
     left: &'a TileType,
     right: &'a TileType,
@@ -208,8 +208,8 @@ fn axis_from_end(body: &Body, load: &InstData, n: usize) -> Option<usize> {
     body.ty(*load.operands.first()?).buffer()?.shape.len().checked_sub(n)
 }
 
-impl<'a> Product<'a> {
-    fn from_dot(body: &'a Body, dot: &'a InstData) -> Option<Product<'a>> {
+impl<'a> DotOperands<'a> {
+    fn from_dot(body: &'a Body, dot: &'a InstData) -> Option<DotOperands<'a>> {
         let [a, b, acc] = dot.operands.as_slice() else { return None };
         // Only the defining operation shows whether it is a constant.
         let zero = |d: &InstData| matches!(d.op, Op::Const(Scalar::Float(x)) if x.to_bits() == 0);
@@ -217,7 +217,7 @@ impl<'a> Product<'a> {
             Type::Scalar(_) => body.def_inst(*acc).is_some_and(zero),
             _ => true,
         };
-        Some(Product {
+        Some(DotOperands {
             body,
             left: body.ty(*a).tile()?,
             right: body.ty(*b).tile()?,

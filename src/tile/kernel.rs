@@ -298,7 +298,7 @@ pub struct Module {
 
 /// A kernel or a plan, by its index in the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum KernelOrPlan {
     /// Index into `Module::kernels`.
     Kernel(usize),
     /// Index into `Module::plans`.
@@ -333,9 +333,9 @@ impl Module {
     }
 
     /// The kernel or plan with this name. A kernel hides a plan of the same name.
-    pub fn part(&self, name: &str) -> Option<Part> {
+    pub fn part(&self, name: &str) -> Option<KernelOrPlan> {
         let place = self.part_names().iter().position(|other| other == name)?;
         let kernels = self.kernels.len();
-        Some(if place < kernels { Part::Kernel(place) } else { Part::Plan(place - kernels) })
+        Some(if place < kernels { KernelOrPlan::Kernel(place) } else { KernelOrPlan::Plan(place - kernels) })
     }
 }

@@ -76,7 +76,9 @@ pub use builder::{KernelBuilder, PlanBuilder};
 pub use cpu::{Cpu, Feature, Features, Width};
 pub use description::Compute;
 pub use dot::{DotMode, MOST_PANEL_PITCH};
-pub use kernel::{GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State};
+pub use kernel::{
+    GpuArch, GridAxis, Kernel, KernelOrPlan, Module, Param, ParamMode, Plan, PlanVariant, SlotData, State,
+};
 pub(crate) use kernels::{Kernels, numbered_kind};
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, GpuOp, Op, PlanOp, TapPart};

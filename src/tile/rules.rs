@@ -12,7 +12,7 @@ use crate::shape::{Dim, Elem};
 use crate::table;
 
 type Rule<T = Option<Type>> = Result<T, String>;
-type Given<'a> = table::Given<'a, Type>;
+type OperandTypes<'a> = table::OperandTypes<'a, Type>;
 
 const ONE: Extent = Extent::Static(1);
 
@@ -141,10 +141,10 @@ fn transposed(t: &TileType) -> Shape {
 /// # Errors
 /// An error message that continues after the operation's name.
 pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
-    op.rule(Given { types, declared })
+    op.rule(OperandTypes { types, declared })
 }
 
-pub(super) fn constant(given: Given<'_>, value: &Scalar) -> Rule {
+pub(super) fn constant(given: OperandTypes<'_>, value: &Scalar) -> Rule {
     let declared = given.declared;
     let fits = match declared {
         Some(Type::Index | Type::Scalar(Elem::I64)) => matches!(value, Scalar::Int(_)),
@@ -156,7 +156,7 @@ pub(super) fn constant(given: Given<'_>, value: &Scalar) -> Rule {
     if fits { keep(declared) } else { Err("the literal does not fit its type".into()) }
 }
 
-pub(super) fn dimension(given: Given<'_>, _value: &Dim) -> Rule {
+pub(super) fn dimension(given: OperandTypes<'_>, _value: &Dim) -> Rule {
     let declared = given.declared;
     match declared {
         Some(Type::Index | Type::Scalar(Elem::F32 | Elem::I32 | Elem::I64)) => keep(declared),
@@ -164,8 +164,8 @@ pub(super) fn dimension(given: Given<'_>, _value: &Dim) -> Rule {
     }
 }
 
-pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn unary(given: OperandTypes<'_>, op: &UnaryOp) -> Rule {
+    let OperandTypes { types, declared } = given;
     let (elem, s) = shape(types[0])?;
     if !op.takes(elem) || computed(elem) != elem {
         return Err(format!("is not defined for {elem}"));
@@ -173,8 +173,8 @@ pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Rule {
     Ok(Some(made(elem, s, declared)))
 }
 
-pub(super) fn binary(given: Given<'_>, op: &BinaryOp) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn binary(given: OperandTypes<'_>, op: &BinaryOp) -> Rule {
+    let OperandTypes { types, declared } = given;
     if types == [&Type::Index, &Type::Index] {
         return match op {
             BinaryOp::And | BinaryOp::Or | BinaryOp::Pow => Err("is not defined for indices".into()),
@@ -191,8 +191,8 @@ pub(super) fn binary(given: Given<'_>, op: &BinaryOp) -> Rule {
     Ok(Some(made(elem, broadcast(&shapes)?, declared)))
 }
 
-pub(super) fn compare(given: Given<'_>, _op: &CmpOp) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn compare(given: OperandTypes<'_>, _op: &CmpOp) -> Rule {
+    let OperandTypes { types, declared } = given;
     if types == [&Type::Index, &Type::Index] {
         return Ok(Some(Type::Scalar(Elem::Bool)));
     }
@@ -201,8 +201,8 @@ pub(super) fn compare(given: Given<'_>, _op: &CmpOp) -> Rule {
     Ok(Some(made(Elem::Bool, broadcast(&shapes)?, declared)))
 }
 
-pub(super) fn select(given: Given<'_>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn select(given: OperandTypes<'_>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let condition = shape(types[0])?;
     same(condition.0, Elem::Bool)?;
     if types[1..] == [&Type::Index, &Type::Index] && condition.1.is_none() {
@@ -213,8 +213,8 @@ pub(super) fn select(given: Given<'_>) -> Rule {
     Ok(Some(made(shapes[1].0, broadcast(&shapes)?, declared)))
 }
 
-pub(super) fn cast(given: Given<'_>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn cast(given: OperandTypes<'_>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let ok = match (types[0], declared) {
         (Type::Scalar(a), Some(Type::Index)) => a.is_int(),
         (Type::Index, Some(Type::Scalar(b))) => computed(*b) == *b && *b != Elem::Bool,
@@ -225,8 +225,8 @@ pub(super) fn cast(given: Given<'_>) -> Rule {
     if ok { keep(declared) } else { Err("cannot convert to the result's type".into()) }
 }
 
-pub(super) fn narrow(given: Given<'_>, elem: &Elem) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn narrow(given: OperandTypes<'_>, elem: &Elem) -> Rule {
+    let OperandTypes { types, declared } = given;
     let (from, s) = shape(types[0])?;
     if !matches!(elem, Elem::BF16 | Elem::F16 | Elem::I8) {
         return Err(format!("{elem} is not narrower than what is computed in"));
@@ -235,32 +235,32 @@ pub(super) fn narrow(given: Given<'_>, elem: &Elem) -> Rule {
     Ok(Some(made(from, s, declared)))
 }
 
-pub(super) fn load_scalar(given: Given<'_>) -> Rule {
+pub(super) fn load_scalar(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     Ok(Some(Type::Scalar(computed(accessed(types, 0, 0)?.elem))))
 }
 
-pub(super) fn check_index(given: Given<'_>, _site: &u32) -> Rule {
+pub(super) fn check_index(given: OperandTypes<'_>, _site: &u32) -> Rule {
     let types = given.types;
     is_index(types, 0)?;
     is_index(types, 1)?;
     Ok(Some(Type::Index))
 }
 
-pub(super) fn length(given: Given<'_>, name: &str, _most: &Dim) -> Rule {
+pub(super) fn length(given: OperandTypes<'_>, name: &str, _most: &Dim) -> Rule {
     is_index(given.types, 0)?;
     if name.is_empty() { Err("a dimension has a name".into()) } else { Ok(None) }
 }
 
-pub(super) fn load(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn load(given: OperandTypes<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
     same(t.elem, computed(b.elem))?;
     walks(*rows, *cols, t, b)?;
     keep(declared)
 }
 
-pub(super) fn store(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
+pub(super) fn store(given: OperandTypes<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
     let types = given.types;
     let b = accessed(types, 0, 1)?;
     let t = tile(types, types.len() - 1)?;
@@ -272,8 +272,8 @@ pub(super) fn store(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>
     Ok(None)
 }
 
-pub(super) fn full(given: Given<'_>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn full(given: OperandTypes<'_>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let t = declared_tile(declared)?;
     match types[0] {
         Type::Scalar(e) => same(*e, t.elem).and_then(|()| keep(declared)),
@@ -281,8 +281,8 @@ pub(super) fn full(given: Given<'_>) -> Rule {
     }
 }
 
-pub(super) fn copy(given: Given<'_>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn copy(given: OperandTypes<'_>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let t = declared_tile(declared)?;
     let (elem, s) = shape(types[0])?;
     same(elem, t.elem)?;
@@ -295,8 +295,8 @@ pub(super) fn copy(given: Given<'_>) -> Rule {
     }
 }
 
-pub(super) fn iota(given: Given<'_>, axis: &usize) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn iota(given: OperandTypes<'_>, axis: &usize) -> Rule {
+    let OperandTypes { types, declared } = given;
     is_index(types, 0)?;
     let t = declared_tile(declared)?;
     match (t.elem, axis) {
@@ -306,8 +306,8 @@ pub(super) fn iota(given: Given<'_>, axis: &usize) -> Rule {
     }
 }
 
-pub(super) fn reduce(given: Given<'_>, kind: &ReduceKind, axis: &usize) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn reduce(given: OperandTypes<'_>, kind: &ReduceKind, axis: &usize) -> Rule {
+    let OperandTypes { types, declared } = given;
     let t = tile(types, 0)?;
     let number = t.elem != Elem::Bool;
     let elem = match kind {
@@ -325,20 +325,20 @@ pub(super) fn reduce(given: Given<'_>, kind: &ReduceKind, axis: &usize) -> Rule 
     Ok(Some(made(elem, Some(s), declared)))
 }
 
-pub(super) fn element(given: Given<'_>) -> Rule {
+pub(super) fn element(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     let t = tile(types, 0)?;
     if shape_of(t) == (ONE, ONE) { Ok(Some(Type::Scalar(t.elem))) } else { Err("takes a tile of one".into()) }
 }
 
-pub(super) fn transpose(given: Given<'_>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn transpose(given: OperandTypes<'_>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let t = tile(types, 0)?;
     Ok(Some(made(t.elem, Some(transposed(t)), declared)))
 }
 
-pub(super) fn dot(given: Given<'_>, _mode: &Option<DotMode>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn dot(given: OperandTypes<'_>, _mode: &Option<DotMode>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let (a, b) = (tile(types, 0)?, tile(types, 1)?);
     let start = match types.get(2) {
         Some(Type::Scalar(elem)) => TileType { elem: *elem, rows: a.rows, cols: b.cols, space: Space::Any },
@@ -349,8 +349,8 @@ pub(super) fn dot(given: Given<'_>, _mode: &Option<DotMode>) -> Rule {
     Ok(Some(made(start.elem, Some(shape_of(&start)), declared)))
 }
 
-pub(super) fn view(given: Given<'_>, _offset: &Dim, strides: &[Dim]) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn view(given: OperandTypes<'_>, _offset: &Dim, strides: &[Dim]) -> Rule {
+    let OperandTypes { types, declared } = given;
     let b = buffer(types, 0)?;
     count(types, 1 + strides.len())?;
     (1..types.len()).try_for_each(|i| is_index(types, i))?;
@@ -360,7 +360,7 @@ pub(super) fn view(given: Given<'_>, _offset: &Dim, strides: &[Dim]) -> Rule {
     declared_buffer(declared)
 }
 
-pub(super) fn launch(given: Given<'_>, _kernel: &str) -> Rule {
+pub(super) fn launch(given: OperandTypes<'_>, _kernel: &str) -> Rule {
     let types = given.types;
     match types.iter().find(|t| !matches!(t, Type::Buffer(_) | Type::Index)) {
         None => Ok(None),
@@ -368,7 +368,7 @@ pub(super) fn launch(given: Given<'_>, _kernel: &str) -> Rule {
     }
 }
 
-pub(super) fn shared(given: Given<'_>, _offset: &u32) -> Rule {
+pub(super) fn shared(given: OperandTypes<'_>, _offset: &u32) -> Rule {
     let declared = given.declared;
     match declared {
         Some(Type::Slot(_)) => keep(declared),
@@ -376,7 +376,12 @@ pub(super) fn shared(given: Given<'_>, _offset: &u32) -> Rule {
     }
 }
 
-pub(super) fn copy_async(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>, panels: &Option<usize>) -> Rule {
+pub(super) fn copy_async(
+    given: OperandTypes<'_>,
+    rows: &Option<usize>,
+    cols: &Option<usize>,
+    panels: &Option<usize>,
+) -> Rule {
     let types = given.types;
     let (t, b) = (slot(types, 0)?, accessed(types, 1, 0)?);
     same(t.elem, b.elem)?;
@@ -394,7 +399,7 @@ pub(super) fn copy_async(given: Given<'_>, rows: &Option<usize>, cols: &Option<u
     Ok(Some(Type::Pending(Queue::Copy, t.clone())))
 }
 
-pub(super) fn tma_load(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
+pub(super) fn tma_load(given: OperandTypes<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
     let types = given.types;
     let (t, b) = (slot(types, 0)?, accessed(types, 1, 0)?);
     same(t.elem, b.elem)?;
@@ -402,7 +407,7 @@ pub(super) fn tma_load(given: Given<'_>, rows: &Option<usize>, cols: &Option<usi
     Ok(None)
 }
 
-pub(super) fn commit(given: Given<'_>) -> Rule {
+pub(super) fn commit(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     match types[0] {
         Type::Pending(q, t) => Ok(Some(Type::Group(*q, t.clone()))),
@@ -410,7 +415,7 @@ pub(super) fn commit(given: Given<'_>) -> Rule {
     }
 }
 
-pub(super) fn wait(given: Given<'_>, _pending: &u32) -> Rule {
+pub(super) fn wait(given: OperandTypes<'_>, _pending: &u32) -> Rule {
     let types = given.types;
     match types[0] {
         Type::Group(_, t) => Ok(Some(Type::Tile(t.clone()))),
@@ -418,21 +423,21 @@ pub(super) fn wait(given: Given<'_>, _pending: &u32) -> Rule {
     }
 }
 
-pub(super) fn release(given: Given<'_>) -> Rule {
+pub(super) fn release(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     Ok(Some(Type::Slot(tile(types, 0)?.clone())))
 }
 
-pub(super) fn load_fragment(given: Given<'_>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn load_fragment(given: OperandTypes<'_>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
     same(x.elem, t.elem)?;
     same_shape(x, t)?;
     keep(declared)
 }
 
-pub(super) fn pack(given: Given<'_>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn pack(given: OperandTypes<'_>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
     same(x.elem, Elem::F32)?;
     sixteen_bits(t.elem)?;
@@ -440,7 +445,7 @@ pub(super) fn pack(given: Given<'_>) -> Rule {
     keep(declared)
 }
 
-pub(super) fn mma(given: Given<'_>) -> Rule {
+pub(super) fn mma(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     let (a, b, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?);
     if a.elem != Elem::F32 {
@@ -453,7 +458,7 @@ pub(super) fn mma(given: Given<'_>) -> Rule {
     Ok(Some(Type::Tile(acc.clone())))
 }
 
-pub(super) fn mma_scaled(given: Given<'_>, bits: &u8) -> Rule {
+pub(super) fn mma_scaled(given: OperandTypes<'_>, bits: &u8) -> Rule {
     let types = given.types;
     let (a, numbers, scales, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?, tile(types, 3)?);
     sixteen_bits(a.elem)?;
@@ -480,27 +485,27 @@ pub(super) fn mma_scaled(given: Given<'_>, bits: &u8) -> Rule {
     Ok(Some(Type::Tile(acc.clone())))
 }
 
-pub(super) fn convert_layout(given: Given<'_>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn convert_layout(given: OperandTypes<'_>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
     same(x.elem, t.elem)?;
     same_shape(x, t)?;
     keep(declared)
 }
 
-pub(super) fn ring_acquire(given: Given<'_>) -> Rule {
+pub(super) fn ring_acquire(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     is_index(types, 1)?;
     Ok(Some(Type::Slot(ring(types)?.clone())))
 }
 
-pub(super) fn ring_wait(given: Given<'_>) -> Rule {
+pub(super) fn ring_wait(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     is_index(types, 1)?;
     Ok(Some(Type::Tile(ring(types)?.clone())))
 }
 
-pub(super) fn ring_release(given: Given<'_>) -> Rule {
+pub(super) fn ring_release(given: OperandTypes<'_>) -> Rule {
     let types = given.types;
     if ring(types)? == tile(types, 1)? {
         Ok(None)
@@ -509,7 +514,7 @@ pub(super) fn ring_release(given: Given<'_>) -> Rule {
     }
 }
 
-pub(super) fn wgmma(given: Given<'_>, trans_b: &bool) -> Rule {
+pub(super) fn wgmma(given: OperandTypes<'_>, trans_b: &bool) -> Rule {
     let types = given.types;
     let (a, b) = (tile(types, 0)?, tile(types, 1)?);
     let acc = match types[2] {
@@ -524,23 +529,23 @@ pub(super) fn wgmma(given: Given<'_>, trans_b: &bool) -> Rule {
 }
 
 /// Operations that stand alone: a loop nest, whose operations are checked separately; a barrier.
-pub(super) fn run(_given: Given<'_>, _rows: &Extent, _cols: &Extent, _insts: &[Inst]) -> Rule {
+pub(super) fn run(_given: OperandTypes<'_>, _rows: &Extent, _cols: &Extent, _insts: &[Inst]) -> Rule {
     Ok(None)
 }
 
-pub(super) fn alone(_given: Given<'_>) -> Rule {
+pub(super) fn alone(_given: OperandTypes<'_>) -> Rule {
     Ok(None)
 }
 
-pub(super) fn blocks(_given: Given<'_>) -> Rule {
+pub(super) fn blocks(_given: OperandTypes<'_>) -> Rule {
     Ok(Some(Type::Index))
 }
 
-pub(super) fn named_barrier(given: Given<'_>, _threads: &u32, _wait: &bool) -> Rule {
+pub(super) fn named_barrier(given: OperandTypes<'_>, _threads: &u32, _wait: &bool) -> Rule {
     is_index(given.types, 0).map(|()| None)
 }
 
-pub(super) fn ring_of(given: Given<'_>, _offset: &u32, _barriers: &u32, _readers: &u32) -> Rule {
+pub(super) fn ring_of(given: OperandTypes<'_>, _offset: &u32, _barriers: &u32, _readers: &u32) -> Rule {
     match given.declared {
         Some(Type::Ring { stages: 1..=64, .. }) => keep(given.declared),
         _ => Err("makes a ring of 1 to 64 stages".into()),
@@ -548,11 +553,11 @@ pub(super) fn ring_of(given: Given<'_>, _offset: &u32, _barriers: &u32, _readers
 }
 
 /// Memory of a plan, identified by its number, name or offset.
-pub(super) fn memory<T: ?Sized>(given: Given<'_>, _which: &T) -> Rule {
+pub(super) fn memory<T: ?Sized>(given: OperandTypes<'_>, _which: &T) -> Rule {
     declared_buffer(given.declared)
 }
 
-pub(super) fn param(given: Given<'_>, _name: &str) -> Rule {
+pub(super) fn param(given: OperandTypes<'_>, _name: &str) -> Rule {
     (0..given.types.len()).try_for_each(|i| is_index(given.types, i))?;
     declared_buffer(given.declared)
 }
@@ -567,8 +572,8 @@ fn declared_buffer(declared: Option<&Type>) -> Rule {
 
 /// The buffers have the same axes, except for the one before the columns, along which there is a
 /// row of scales per group.
-pub(super) fn scaled(given: Given<'_>, bits: &u8) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn scaled(given: OperandTypes<'_>, bits: &u8) -> Rule {
+    let OperandTypes { types, declared } = given;
     let (b, t) = (accessed(types, 0, 1)?, declared_tile(declared)?);
     let scales = buffer(types, types.len() - 1)?;
     let rows_of_group = match *bits {
@@ -601,8 +606,8 @@ pub(super) fn scaled(given: Given<'_>, bits: &u8) -> Rule {
 
 /// A buffer of `bf16` whose last two axes are columns and the halves of a pair, contiguous, with
 /// constant extents from the pairs on.
-pub(super) fn pairs(given: Given<'_>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn pairs(given: OperandTypes<'_>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
     same(b.elem, Elem::BF16)?;
     same(t.elem, Elem::F32)?;
@@ -620,8 +625,8 @@ pub(super) fn pairs(given: Given<'_>) -> Rule {
 
 /// As many rows as the operand, or one more to make them even; if they are bounded, so are the
 /// operand's, and this holds for the bounds.
-pub(super) fn pair_rows(given: Given<'_>) -> Rule {
-    let Given { types, declared } = given;
+pub(super) fn pair_rows(given: OperandTypes<'_>) -> Rule {
+    let OperandTypes { types, declared } = given;
     let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
     same(x.elem, Elem::F32)?;
     same(t.elem, Elem::F32)?;

@@ -20,7 +20,7 @@ use super::body::InstData;
 use super::{Body, Op, Type, Value};
 use crate::scalar::BinaryOp;
 use crate::scalar::Scalar;
-use crate::ssa::{self, Known};
+use crate::ssa::{self, Simplified};
 
 /// Folds constants, and runs CSE and DCE.
 pub fn simplify(body: &mut Body) {
@@ -35,8 +35,8 @@ pub fn simplify(body: &mut Body) {
 
 /// The constant or operand that an instruction is equal to, if its constant operands determine
 /// that.
-fn known(body: &Body, data: &InstData, ty: &Type) -> Option<Known<Op>> {
-    let literal_of = |s: Scalar| Known::Literal(Op::Const(s));
+fn known(body: &Body, data: &InstData, ty: &Type) -> Option<Simplified<Op>> {
+    let literal_of = |s: Scalar| Simplified::Literal(Op::Const(s));
     let literal = |v: Value| match body.def_inst(v)?.op {
         Op::Const(s) => Some(s),
         _ => None,
@@ -50,9 +50,9 @@ fn known(body: &Body, data: &InstData, ty: &Type) -> Option<Known<Op>> {
         (Op::Binary(op), [a, b], Type::Index) => match (op, number(*a), number(*b)) {
             (_, Some(x), Some(y)) => exact(*op, x, y).map(|n| literal_of(Scalar::Int(n))),
             (BinaryOp::Add | BinaryOp::Sub, _, Some(0)) | (BinaryOp::Mul | BinaryOp::Div, _, Some(1)) => {
-                Some(Known::Value(*a))
+                Some(Simplified::Value(*a))
             }
-            (BinaryOp::Add, Some(0), _) | (BinaryOp::Mul, Some(1), _) => Some(Known::Value(*b)),
+            (BinaryOp::Add, Some(0), _) | (BinaryOp::Mul, Some(1), _) => Some(Simplified::Value(*b)),
             (BinaryOp::Mul, Some(0), _) | (BinaryOp::Mul, _, Some(0)) => Some(literal_of(Scalar::Int(0))),
             _ => None,
         },
@@ -61,7 +61,7 @@ fn known(body: &Body, data: &InstData, ty: &Type) -> Option<Known<Op>> {
             Some(literal_of(Scalar::Bool(op.eval(x, y))))
         }
         (Op::Select, [condition, a, b], Type::Index | Type::Scalar(_)) => match literal(*condition)? {
-            Scalar::Bool(c) => Some(Known::Value(if c { *a } else { *b })),
+            Scalar::Bool(c) => Some(Simplified::Value(if c { *a } else { *b })),
             Scalar::Int(_) | Scalar::Float(_) => None,
         },
         _ => None,

@@ -10,7 +10,7 @@
 use super::added::{Added, AddedTokens};
 use super::bpe::Bpe;
 use super::budget::Budget;
-use super::normalize::{Normalizer, Part, bounded};
+use super::normalize::{Normalizer, TextPart, bounded};
 use super::pieces::{Pieces, Splitter, bytes_of, list, named, refuse, shown};
 use super::unigram::Unigram;
 use serde_json::Value;
@@ -102,7 +102,7 @@ impl Hub {
             let (is_word, takes) = (one["single_word"] == true, (one["lstrip"] == true, one["rstrip"] == true));
             let text = text.to_string();
             if one["normalized"] == true {
-                let text = normalized(&normalizers, Part { text, first: 0 }, &budget)?.text;
+                let text = normalized(&normalizers, TextPart { text, first: 0 }, &budget)?.text;
                 // The library would match it between all characters.
                 if text.is_empty() {
                     return Err(format!("`added_tokens[{at}]` has no text left after its `normalizer`"));
@@ -136,7 +136,7 @@ impl Hub {
             let text = text.get(range).unwrap_or_default().to_string();
             match token {
                 Some(token) => tokens.push(token),
-                None => self.part(Part { text, first }, &mut tokens, &budget)?,
+                None => self.part(TextPart { text, first }, &mut tokens, &budget)?,
             }
         }
         if is_whole {
@@ -146,9 +146,9 @@ impl Hub {
     }
 
     /// Encodes a part of the text between tokens of `plain`.
-    fn part(&self, part: Part, tokens: &mut Vec<u32>, budget: &Budget) -> Result<(), String> {
+    fn part(&self, part: TextPart, tokens: &mut Vec<u32>, budget: &Budget) -> Result<(), String> {
         let is_first = part.first > 0;
-        let Part { text, first } = normalized(&self.normalizers, part, budget)?;
+        let TextPart { text, first } = normalized(&self.normalizers, part, budget)?;
         // Text inserted at the start of a later part does not come from the first character.
         let first = if is_first { first } else { 0 };
         for (range, token) in self.normal.divide(&text, budget)? {
@@ -166,7 +166,7 @@ impl Hub {
 }
 
 /// Applies all normalizers.
-fn normalized(normalizers: &[Normalizer], mut part: Part, budget: &Budget) -> Result<Part, String> {
+fn normalized(normalizers: &[Normalizer], mut part: TextPart, budget: &Budget) -> Result<TextPart, String> {
     normalizers.iter().try_for_each(|one| one.apply(&mut part, budget))?;
     budget.keep(part.text.len())?;
     Ok(part)

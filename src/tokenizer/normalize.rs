@@ -16,7 +16,7 @@ const MOST_GROWTH: f64 = 16.0;
 /// A text being normalized. Its first `first` bytes come from the first character of the prompt: a
 /// piece that starts within them is the first piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct TextPart {
     pub(super) text: String,
     pub(super) first: usize,
 }
@@ -107,7 +107,7 @@ impl Normalizer {
     ///
     /// # Errors
     /// The budget is exhausted.
-    pub(super) fn apply(&self, part: &mut Part, budget: &Budget) -> Result<(), String> {
+    pub(super) fn apply(&self, part: &mut TextPart, budget: &Budget) -> Result<(), String> {
         // An empty text stays empty.
         if part.text.is_empty() {
             return Ok(());
@@ -119,13 +119,13 @@ impl Normalizer {
                 let text = formed(form, &part.text, budget)?;
                 // Composing the first character with following ones can lengthen it.
                 let composed = text.chars().next().filter(|_| part.first > 0).map_or(0, char::len_utf8);
-                Part { first: formed(form, own, budget)?.len().max(composed).min(text.len()), text }
+                TextPart { first: formed(form, own, budget)?.len().max(composed).min(text.len()), text }
             }
-            Normalizer::Lowercase => Part { first: lower(own, budget)?.len(), text: lower(&part.text, budget)? },
+            Normalizer::Lowercase => TextPart { first: lower(own, budget)?.len(), text: lower(&part.text, budget)? },
             Normalizer::Prepend(before) => {
                 budget.fits(before.len() + part.text.len())?;
                 let first = if part.first > 0 { part.first + before.len() } else { 0 };
-                Part { text: format!("{before}{}", part.text), first }
+                TextPart { text: format!("{before}{}", part.text), first }
             }
             Normalizer::Replace(from, to) => {
                 let found = part.text.match_indices(from.as_str()).map(|(at, found)| at..at + found.len());
@@ -138,10 +138,10 @@ impl Normalizer {
                 let text = if *left { part.text.trim_start() } else { &part.text };
                 let first = part.first.saturating_sub(part.text.len() - text.len());
                 let text = if *right { text.trim_end() } else { text };
-                Part { first: first.min(text.len()), text: text.to_string() }
+                TextPart { first: first.min(text.len()), text: text.to_string() }
             }
             Normalizer::Table(map) => {
-                Part { first: map.apply(own, budget)?.len(), text: map.apply(&part.text, budget)? }
+                TextPart { first: map.apply(own, budget)?.len(), text: map.apply(&part.text, budget)? }
             }
         };
         Ok(())
@@ -175,8 +175,13 @@ fn formed(form: &str, text: &str, budget: &Budget) -> Result<String, String> {
 
 /// Replaces each range that was found. A replacement has the origin of the last character that it
 /// replaces.
-fn replaced(part: &Part, found: impl Iterator<Item = Range<usize>>, to: &str, budget: &Budget) -> Result<Part, String> {
-    let mut made = Part::default();
+fn replaced(
+    part: &TextPart,
+    found: impl Iterator<Item = Range<usize>>,
+    to: &str,
+    budget: &Budget,
+) -> Result<TextPart, String> {
+    let mut made = TextPart::default();
     let mut copied = 0;
     for one in found.chain(std::iter::once(part.text.len()..part.text.len() + 1)) {
         if copied < part.first {
@@ -207,7 +212,7 @@ mod tests {
     fn normal(all: Value, text: &str) -> (String, usize) {
         let budget = Budget::for_length(text.len()).unwrap();
         let all = Normalizer::all(&json!({"type": "Sequence", "normalizers": all}), &budget).unwrap();
-        let mut part = Part { text: text.to_string(), first: text.chars().next().map_or(0, char::len_utf8) };
+        let mut part = TextPart { text: text.to_string(), first: text.chars().next().map_or(0, char::len_utf8) };
         all.iter().try_for_each(|one| one.apply(&mut part, &budget)).unwrap();
         (part.text, part.first)
     }

@@ -214,7 +214,7 @@ fn path_of(expr: &ast::Expr) -> Option<Vec<Ident>> {
 }
 
 /// A layer of a list: instance, path, and source.
-type Part = (Instance, LayerPath, String);
+type ListedLayer = (Instance, LayerPath, String);
 
 impl Body<'_> {
     /// Is a layer a list of layers?
@@ -223,7 +223,7 @@ impl Body<'_> {
     }
 
     /// The layers of a list; `None` if one of them is invalid, which was reported.
-    fn parts_of(&self, instance: &Instance, path: &LayerPath, shown: &str) -> Option<Vec<Part>> {
+    fn parts_of(&self, instance: &Instance, path: &LayerPath, shown: &str) -> Option<Vec<ListedLayer>> {
         let fields = self.items.layer(instance.layer).fields.iter().enumerate();
         let each = |(index, field): (usize, &Option<super::typed::Field>)| {
             let Some(super::typed::Field { ty: FieldType::Layer(inner), .. }) = field else { return None };
@@ -246,7 +246,7 @@ impl Body<'_> {
         let shown = self.written(callee);
         // A nested `Sequential` stands for its layers.
         let mut open = vec![(instance, path, shown)];
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<ListedLayer> = Vec::new();
         while let Some((instance, path, shown)) = open.pop() {
             if self.list_of(&instance) != Some(LayerList::Sequential) {
                 parts.push((instance, path, shown));

@@ -8,7 +8,7 @@
 
 use super::{Features, Type, rules};
 use crate::ssa::Effects;
-use crate::table::{Attributes, Given, operations};
+use crate::table::{Attributes, OperandTypes, operations};
 
 /// The feature that an operation requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +192,7 @@ impl Op {
         let choices = (0..Type::ALL.len().pow(count)).map(choice);
         let mut taken = choices.filter_map(|operands: Vec<Type>| {
             let types: Vec<&Type> = operands.iter().collect();
-            let result = self.rule(Given { types: &types, declared: None }).ok()??;
+            let result = self.rule(OperandTypes { types: &types, declared: None }).ok()??;
             Some((operands, result))
         });
         let first = taken.next()?;

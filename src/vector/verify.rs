@@ -6,7 +6,7 @@
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is reported as an error here")]
 
 use super::{Function, Inst, Op, Type, Value};
-use crate::table::Given;
+use crate::table::OperandTypes;
 
 /// Verifies a function.
 ///
@@ -45,7 +45,7 @@ fn check(f: &Function, at: usize, inst: &Inst) -> Result<(), String> {
     });
     let types = types.collect::<Result<Vec<Type>, String>>()?;
     let types: Vec<&Type> = types.iter().collect();
-    match inst.op.rule(Given { types: &types, declared: Some(&inst.ty) }).map_err(|e| format!("{name} {e}"))? {
+    match inst.op.rule(OperandTypes { types: &types, declared: Some(&inst.ty) }).map_err(|e| format!("{name} {e}"))? {
         Some(ty) if ty != inst.ty => return Err(format!("{name} gives {ty}, not {}", inst.ty)),
         _ => {}
     }

@@ -184,7 +184,10 @@ class Fault:
         self.number = zlib.crc32(name.encode()) >> 1 or 1
 
     def set_find(self, text):
-        before, old, self.plant, after = re.fullmatch(r"(.*)«(.*) → (.*)»(.*)", text).groups()
+        parts = re.fullmatch(r"(.*)«(.+) → (.+)»(.*)", text)
+        if not parts:
+            sys.exit(f"{self.name}: `{text}` is not of the form `before «old → new» after`")
+        before, old, self.plant, after = parts.groups()
         self.find = [Source(part, ".rs").words for part in (before, old, after)]
         self.key = hashlib.sha256(f"{self.scope} {self.function} {text}".encode()).hexdigest()[:16]
 

@@ -4,7 +4,7 @@
 use super::front;
 use attnc::diagnostics::{Diagnostics, codes, render_all};
 use attnc::passes::{self, Collected, Options};
-use attnc::reference::{self, ElementTypes, Entry, Part};
+use attnc::reference::{self, ElementTypes, Entry, Passage};
 use attnc::shape::Elem;
 use attnc::source::SourceMap;
 use attnc::syntax::ast::{Function, Item};
@@ -67,8 +67,8 @@ fn programs_compile_and_failing_ones_fail() {
     for entry in reference::sections().iter().filter(|s| !s.title.starts_with("Module ")).flat_map(|s| &s.entries) {
         for part in &entry.parts {
             match part {
-                Part::Text(_) => {}
-                Part::Program(program) => {
+                Passage::Text(_) => {}
+                Passage::Program(program) => {
                     let (_, said, _) = checked(program);
                     if !said.is_empty() {
                         wrong += &format!("{}: {program}\n{said}\n", entry.title());
@@ -88,7 +88,7 @@ fn programs_compile_and_failing_ones_fail() {
                         }
                     }
                 }
-                Part::Failing { code, program } => {
+                Passage::Failing { code, program } => {
                     let (found, said, _) = checked(program);
                     if found.is_empty() || found.iter().any(|other| other != code) {
                         wrong += &format!("{}: {program}\ndoes not give {code} alone:\n{said}\n", entry.title());
@@ -245,7 +245,10 @@ fn the_standard_library_is_shown_by_signature() {
                 assert!(text.contains(head), "{asked}: {text}");
             }
             let entry = reference::find(&format!("{own}.{name}"))[0];
-            assert!(matches!(&entry.parts[0], Part::Text(text) if !text.is_empty()), "{own}.{name} has no doc comment");
+            assert!(
+                matches!(&entry.parts[0], Passage::Text(text) if !text.is_empty()),
+                "{own}.{name} has no doc comment"
+            );
         }
     }
     let linear = reference::find("Linear")[0].text();
@@ -269,7 +272,7 @@ fn codes_and_entries_name_each_other() {
         assert!(!entry.names.is_empty() && !entry.parts.is_empty(), "{}", entry.title());
         let heads = ["form:", "takes:", "gives:", "formula:", "codes:", "see:", "fails "];
         let is_head = |text: &str| text.lines().any(|line| heads.iter().any(|word| line.starts_with(word)));
-        let stray = entry.parts.iter().any(|part| matches!(part, Part::Text(text) if is_head(text)));
+        let stray = entry.parts.iter().any(|part| matches!(part, Passage::Text(text) if is_head(text)));
         assert!(!stray, "{}: a line of the head that the reference does not know", entry.title());
     }
     for code in codes::all().map(|entry| entry.code.as_str()).filter(|code| ("E0100".."E0700").contains(code)) {

@@ -1,6 +1,6 @@
 //! Random kernels that the verifier accepts: for every opcode of the table, operands that it takes.
 
-use attnc::ptx::operand::{Kind, Role, Slot};
+use attnc::ptx::operand::{OperandKind, Role, Slot};
 use attnc::ptx::words::{Compare, Ftz, Space, Type};
 use attnc::ptx::{
     Address, Base, Kernel, Line, Module, Op, Operand, Param, ParamType, Reg, RegType, Shared, Special, Threads,
@@ -77,14 +77,14 @@ impl Growing {
             Operand::Address(Address { base: Base::Reg(base), offset })
         };
         match slot.kind {
-            Kind::Register(ty) | Kind::Sunk(ty) if slot.role == Role::Def => {
-                if slot.kind == Kind::Sunk(ty) && random.chance(50) {
+            OperandKind::Register(ty) | OperandKind::Sunk(ty) if slot.role == Role::Def => {
+                if slot.kind == OperandKind::Sunk(ty) && random.chance(50) {
                     return Operand::Sink;
                 }
                 Operand::Reg(self.kernel.register("d", random.pick(&takers(ty))))
             }
-            Kind::Register(ty) | Kind::Sunk(ty) => Operand::Reg(random.pick(&self.fitting(ty))),
-            Kind::Value(ty) => {
+            OperandKind::Register(ty) | OperandKind::Sunk(ty) => Operand::Reg(random.pick(&self.fitting(ty))),
+            OperandKind::Value(ty) => {
                 let n = random.word();
                 match ty {
                     _ if random.chance(60) => Operand::Reg(random.pick(&self.fitting(ty))),
@@ -96,7 +96,7 @@ impl Growing {
                     _ => Operand::Int((n % 128) as i64),
                 }
             }
-            Kind::Source(ty) => match ty {
+            OperandKind::Source(ty) => match ty {
                 Type::U32 if random.chance(50) => {
                     let all: Vec<Special> =
                         Special::all().into_iter().filter(|s| s.ty() == Type::U32 && !s.is_of_cluster()).collect();
@@ -107,20 +107,20 @@ impl Growing {
                 }
                 _ => Operand::Reg(random.pick(&self.fitting(ty))),
             },
-            Kind::Flag(ty) => match random.below(3) {
+            OperandKind::Flag(ty) => match random.below(3) {
                 0 => Operand::Int(0),
                 1 => Operand::Int(1),
                 _ => Operand::Reg(random.pick(&self.fitting(ty))),
             },
-            Kind::Bytes16 => Operand::Int(16 * random.below(8) as i64),
-            Kind::AtMost(_) if random.chance(50) => Operand::Reg(random.pick(&self.fitting(Type::U32))),
-            Kind::AtMost(_) => Operand::Int(random.below(5) as i64),
-            Kind::Fraction => Operand::F32(random.pick(&[0.25f32, 0.5, 1.0]).to_bits()),
-            Kind::Nothing => Operand::Sink,
-            Kind::Vector(n, ty) | Kind::Fragment(n, ty) => {
+            OperandKind::Bytes16 => Operand::Int(16 * random.below(8) as i64),
+            OperandKind::AtMost(_) if random.chance(50) => Operand::Reg(random.pick(&self.fitting(Type::U32))),
+            OperandKind::AtMost(_) => Operand::Int(random.below(5) as i64),
+            OperandKind::Fraction => Operand::F32(random.pick(&[0.25f32, 0.5, 1.0]).to_bits()),
+            OperandKind::Nothing => Operand::Sink,
+            OperandKind::Vector(n, ty) | OperandKind::Fragment(n, ty) => {
                 if slot.role == Role::Use {
                     // All declared alike.
-                    let exactly = matches!(slot.kind, Kind::Fragment(..));
+                    let exactly = matches!(slot.kind, OperandKind::Fragment(..));
                     let alike = if exactly { RegType::for_type(ty) } else { random.pick(&takers(ty)) };
                     let list: Vec<Reg> =
                         self.values.iter().filter(|(r, _)| *r == alike).flat_map(|(_, l)| l.clone()).collect();
@@ -136,33 +136,33 @@ impl Growing {
                 }
                 Operand::Vector(regs)
             }
-            Kind::Pair(ty) | Kind::SunkPair(ty) => {
+            OperandKind::Pair(ty) | OperandKind::SunkPair(ty) => {
                 let d = self.kernel.register("d", RegType::for_type(ty));
                 let p = self.kernel.register("p", RegType::Pred);
-                let sunk = matches!(slot.kind, Kind::SunkPair(_)) && random.chance(30);
+                let sunk = matches!(slot.kind, OperandKind::SunkPair(_)) && random.chance(30);
                 Operand::Pair(if sunk { None } else { Some(d) }, Some(p))
             }
-            Kind::Address(Space::Global, bytes) => place(self.global, bytes, random),
-            Kind::Address(Space::Shared, bytes) => place(self.shared, bytes, random),
-            Kind::Address(Space::Param, bytes) => {
+            OperandKind::Address(Space::Global, bytes) => place(self.global, bytes, random),
+            OperandKind::Address(Space::Shared, bytes) => place(self.shared, bytes, random),
+            OperandKind::Address(Space::Param, bytes) => {
                 let offset = random.below((BYTES / bytes) as usize) as i32 * bytes as i32;
                 Operand::Address(Address { base: Base::Symbol("plain".into()), offset })
             }
-            Kind::Sized(Space::Global, _) => place(self.global, 16, random),
-            Kind::Sized(..) => place(self.shared, 16, random),
-            Kind::Opaque(Type::U64) => place(self.global, 16, random),
-            Kind::Opaque(_) => place(self.shared, 16, random),
-            Kind::Tensor(rank) => {
+            OperandKind::Sized(Space::Global, _) => place(self.global, 16, random),
+            OperandKind::Sized(..) => place(self.shared, 16, random),
+            OperandKind::Opaque(Type::U64) => place(self.global, 16, random),
+            OperandKind::Opaque(_) => place(self.shared, 16, random),
+            OperandKind::Tensor(rank) => {
                 let at = (0..rank).map(|_| random.pick(&self.fitting(Type::S32))).collect();
                 Operand::Tensor(random.pick(&self.fitting(Type::U64)), at)
             }
             // Registers can only be given up that a kernel has: the least that can be left is always right.
-            Kind::Number(24, 256, 8) => Operand::Int(24),
-            Kind::Number(from, to, step) => {
+            OperandKind::Number(24, 256, 8) => Operand::Int(24),
+            OperandKind::Number(from, to, step) => {
                 Operand::Int(from + step * random.below(((to - from) / step + 1) as usize) as i64)
             }
-            Kind::OneOf(list) => Operand::Int(random.pick(list)),
-            Kind::Label => Operand::Label(self.label.clone()),
+            OperandKind::OneOf(list) => Operand::Int(random.pick(list)),
+            OperandKind::Label => Operand::Label(self.label.clone()),
         }
     }
 

@@ -63,7 +63,7 @@ pub(super) struct ScaledPanel {
 }
 
 /// Values that all loops of one matmul use.
-struct Product {
+struct DotValues {
     a: Factor,
     b: Factor,
     right: Right,
@@ -184,7 +184,7 @@ impl Code<'_, '_> {
         let width = if result.elem == Elem::I64 || result.cols.is_one() { Width::One } else { Width::Four };
         let a = self.factor(*a, &ta, scratch)?;
         let (b, right) = self.right_factor(*b, &tb, scratch)?;
-        let p = Product {
+        let p = DotValues {
             a,
             b,
             right,
@@ -243,7 +243,7 @@ impl Code<'_, '_> {
     }
 
     /// Loads one vector of a tile.
-    fn dot_load(&mut self, p: &Product, address: Value, offset: i32) -> Value {
+    fn dot_load(&mut self, p: &DotValues, address: Value, offset: i32) -> Value {
         let ty = clif_type(p.elem, p.width);
         match p.width {
             Width::Four => self.lanes().load_vector(ty, address, offset),
@@ -252,7 +252,7 @@ impl Code<'_, '_> {
     }
 
     /// Loads one vector of narrower elements, widened.
-    fn narrow_load(&mut self, p: &Product, elem: Elem, at: Value) -> Lane {
+    fn narrow_load(&mut self, p: &DotValues, elem: Elem, at: Value) -> Lane {
         self.lanes().load(elem, p.width, at, 0)
     }
 
@@ -263,7 +263,7 @@ impl Code<'_, '_> {
     }
 
     /// Loads one vector of integers of step `k`, times their scales.
-    fn scaled_load(&mut self, p: &Product, bits: u8, k: Value, at: Value, (scales, group): (Value, i64)) -> Lane {
+    fn scaled_load(&mut self, p: &DotValues, bits: u8, k: Value, at: Value, (scales, group): (Value, i64)) -> Lane {
         let mut x = self.narrow_load(p, Elem::I8, at);
         if bits == 4 {
             // Shift the requested half to the top, then arithmetically back down.
@@ -285,7 +285,7 @@ impl Code<'_, '_> {
 
     /// Loads one vector of step `k` of the pairs at `at`: the lower halves if `k` is even, else the
     /// upper ones.
-    fn half_of_pair(&mut self, p: &Product, k: Value, at: Value) -> Lane {
+    fn half_of_pair(&mut self, p: &DotValues, k: Value, at: Value) -> Lane {
         let mut x = self.narrow_load(p, Elem::I32, at);
         let odd = self.b.ins().band_imm_u(k, 1);
         let odd = self.b.ins().ireduce(types::I32, odd);
@@ -299,7 +299,14 @@ impl Code<'_, '_> {
         self.lanes().floats_of_bits(x)
     }
 
-    fn register_tile(&mut self, p: &Product, height: i64, vectors: i64, row: Value, col: Value) -> Result<(), String> {
+    fn register_tile(
+        &mut self,
+        p: &DotValues,
+        height: i64,
+        vectors: i64,
+        row: Value,
+        col: Value,
+    ) -> Result<(), String> {
         let ty = clif_type(p.elem, p.width);
         let vector_bytes = if p.width == Width::Four { 4 * p.bytes } else { p.bytes };
         let col_bytes = self.b.ins().imul_imm_s(col, p.bytes);

@@ -83,7 +83,7 @@ pub(super) struct Job<'a> {
 }
 
 /// A compiled function.
-pub(super) struct Made {
+pub(super) struct CompiledFunction {
     pub(super) bytes: Vec<u8>,
     /// Alignment in bytes.
     pub(super) alignment: u64,
@@ -163,14 +163,14 @@ impl Job<'_> {
     ///
     /// # Errors
     /// IR that the verifier or Cranelift rejects: a bug in attnc.
-    pub(super) fn make(&self, isa: &dyn TargetIsa, wanted: EmitOptions) -> Result<Made, String> {
+    pub(super) fn make(&self, isa: &dyn TargetIsa, wanted: EmitOptions) -> Result<CompiledFunction, String> {
         self.compile(isa, wanted).map_err(|e| match &self.source {
             Source::Kernel(kernel) => format!("kernel {}: {e}", kernel.name),
             Source::Plan { .. } => format!("plan {}: {e}", self.name),
         })
     }
 
-    fn compile(&self, isa: &dyn TargetIsa, wanted: EmitOptions) -> Result<Made, String> {
+    fn compile(&self, isa: &dyn TargetIsa, wanted: EmitOptions) -> Result<CompiledFunction, String> {
         let name = UserFuncName::user(0, self.id.as_u32());
         let signature = self.source.signature(isa.default_call_conv());
         let mut context = Context::for_function(Function::with_name_signature(name, signature));
@@ -196,7 +196,7 @@ impl Job<'_> {
             what: what.clone(),
         });
         let narrow = narrow.collect();
-        Ok(Made { narrow, bytes, alignment, relocations, leaves, clif, places, vcode })
+        Ok(CompiledFunction { narrow, bytes, alignment, relocations, leaves, clif, places, vcode })
     }
 
     /// Builds the function as CLIF.

@@ -35,7 +35,7 @@ use crate::threads;
 use crate::tile::encode::{self, Encoding};
 use crate::tile::fits;
 use crate::tile::verify::Verified;
-use crate::tile::{Body, Cpu, Feature, Inst, Kernel, Module, Op, Part, PlanVariant, State, Width};
+use crate::tile::{Body, Cpu, Feature, Inst, Kernel, KernelOrPlan, Module, Op, PlanVariant, State, Width};
 
 /// The object and everything emitted with it.
 #[derive(Clone, Debug)]
@@ -290,14 +290,14 @@ fn shown(tiers: &[Tier<'_>], levels: &[Level], texts: &BTreeMap<FuncId, Text>, w
             continue;
         }
         let only = wanted.only.map(|part| match part {
-            Part::Kernel(n) => {
+            KernelOrPlan::Kernel(n) => {
                 if tier.gpu.is_some() {
                     usize::MAX
                 } else {
                     n
                 }
             }
-            Part::Plan(n) => tier.own_kernels().len() + n,
+            KernelOrPlan::Plan(n) => tier.own_kernels().len() + n,
         });
         let functions = level.functions.iter().enumerate().filter(|(n, _)| only.is_none_or(|only| only == *n));
         let functions: Vec<FuncId> = functions.map(|(_, id)| *id).filter(|id| texts.contains_key(id)).collect();

@@ -8,7 +8,7 @@ use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use target_lexicon::{Aarch64Architecture, Architecture, BinaryFormat, Environment, OperatingSystem, Triple, Vendor};
 
-use crate::tile::{Cpu, Part, PlanVariant};
+use crate::tile::{Cpu, KernelOrPlan, PlanVariant};
 
 /// A target architecture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct EmitOptions {
     /// A line table in the object: which line of the program each piece of code comes from.
     pub debug_lines: bool,
     /// Show only this kernel or plan, and the leaves that it calls.
-    pub only: Option<Part>,
+    pub only: Option<KernelOrPlan>,
     /// Show only functions for this instruction set; `None` shows all.
     pub level: Option<Cpu>,
     /// Are kernels compiled by another back end, under [`kernel_name`]? Then they are only

@@ -11,7 +11,7 @@ use inkwell::IntPredicate;
 use inkwell::basic_block::BasicBlock;
 use inkwell::values::{IntValue, PointerValue};
 
-use super::emit::{Emit, Made};
+use super::emit::{Emit, EmitResult};
 use super::lanes::Lane;
 use crate::runtime::abi::context;
 use crate::shape::{Dim, Elem, Factor};
@@ -51,14 +51,14 @@ pub(super) struct Code<'a, 'm, 'c> {
 }
 
 impl<'c> Code<'_, '_, 'c> {
-    pub(super) fn index(&self, v: tile::Value) -> Made<IntValue<'c>> {
+    pub(super) fn index(&self, v: tile::Value) -> EmitResult<IntValue<'c>> {
         match &self.values[v] {
             Some(CodeValue::Index(x)) => Ok(*x),
             _ => Err(format!("{v} is not an index").into()),
         }
     }
 
-    pub(super) fn scalar(&self, v: tile::Value) -> Made<Lane<'c>> {
+    pub(super) fn scalar(&self, v: tile::Value) -> EmitResult<Lane<'c>> {
         match &self.values[v] {
             Some(CodeValue::Scalar(x)) => Ok(*x),
             _ => Err(format!("{v} is not a scalar").into()),
@@ -66,19 +66,19 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// A buffer: address of its first element, strides, element type.
-    pub(super) fn buffer(&self, v: tile::Value) -> Made<(PointerValue<'c>, Vec<Stride<'c>>, Elem)> {
+    pub(super) fn buffer(&self, v: tile::Value) -> EmitResult<(PointerValue<'c>, Vec<Stride<'c>>, Elem)> {
         match &self.values[v] {
             Some(CodeValue::Buffer { base, strides, elem }) => Ok((*base, strides.clone(), *elem)),
             _ => Err(format!("{v} is not a buffer").into()),
         }
     }
 
-    pub(super) fn tile(&self, v: tile::Value) -> Made<TileType> {
+    pub(super) fn tile(&self, v: tile::Value) -> EmitResult<TileType> {
         Ok(self.body.ty(v).tile().cloned().ok_or_else(|| format!("{v} is not a tile"))?)
     }
 
     /// Evaluates a number of rows or columns.
-    pub(super) fn extent(&self, e: Extent) -> Made<IntValue<'c>> {
+    pub(super) fn extent(&self, e: Extent) -> EmitResult<IntValue<'c>> {
         match e {
             Extent::Static(n) => Ok(self.e.int(n)),
             Extent::Bounded { value, .. } => self.index(value),
@@ -86,7 +86,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// Evaluates a dimension.
-    pub(super) fn dim(&self, d: &Dim) -> Made<IntValue<'c>> {
+    pub(super) fn dim(&self, d: &Dim) -> EmitResult<IntValue<'c>> {
         if let Some(n) = d.as_const() {
             return Ok(self.e.int(n));
         }
@@ -104,7 +104,7 @@ impl<'c> Code<'_, '_, 'c> {
 
     /// A division known to be exact. By zero (a dimension of size 0) it yields zero and does not
     /// trap.
-    fn divide_exactly(&self, x: IntValue<'c>, y: IntValue<'c>) -> Made<IntValue<'c>> {
+    fn divide_exactly(&self, x: IntValue<'c>, y: IntValue<'c>) -> EmitResult<IntValue<'c>> {
         let b = &self.e.b;
         let zero = self.e.int(0);
         let is_zero = b.build_int_compare(IntPredicate::EQ, y, zero, "")?;
@@ -115,7 +115,7 @@ impl<'c> Code<'_, '_, 'c> {
 
     /// Division that rounds down. The entry point has checked that the divisor is at least 1; for
     /// any other divisor the result is unspecified, but it does not trap.
-    fn divide_rounded(&self, x: IntValue<'c>, y: IntValue<'c>) -> Made<IntValue<'c>> {
+    fn divide_rounded(&self, x: IntValue<'c>, y: IntValue<'c>) -> EmitResult<IntValue<'c>> {
         let b = &self.e.b;
         let one = self.e.int(1);
         let is_positive = b.build_int_compare(IntPredicate::SGT, y, self.e.int(0), "")?;
@@ -127,7 +127,7 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(b.build_select(below, less, q, "")?.into_int_value())
     }
 
-    fn product(&self, coefficient: i128, factors: &[(Factor, u32)]) -> Made<IntValue<'c>> {
+    fn product(&self, coefficient: i128, factors: &[(Factor, u32)]) -> EmitResult<IntValue<'c>> {
         let n = i64::try_from(coefficient).map_err(|_| "a coefficient of a dimension is too large")?;
         let mut out = self.e.int(n);
         for (f, exponent) in factors {
@@ -161,7 +161,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// A buffer whose first element is at `base`.
-    pub(super) fn make_buffer(&self, base: PointerValue<'c>, ty: &BufferType) -> Made<CodeValue<'c>> {
+    pub(super) fn make_buffer(&self, base: PointerValue<'c>, ty: &BufferType) -> EmitResult<CodeValue<'c>> {
         let mut strides = Vec::new();
         for d in &ty.strides {
             strides.push(match d.as_const() {
@@ -173,7 +173,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// Converts a stride to bytes.
-    pub(super) fn stride_bytes(&self, s: Stride<'c>, elem: Elem) -> Made<IntValue<'c>> {
+    pub(super) fn stride_bytes(&self, s: Stride<'c>, elem: Elem) -> EmitResult<IntValue<'c>> {
         let size = i64::try_from(elem.size()).unwrap_or(1);
         match s {
             Stride::Const(n) => Ok(self.e.int(n.wrapping_mul(size))),
@@ -182,12 +182,17 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// The address `from + n * bytes`.
-    pub(super) fn steps(&self, from: PointerValue<'c>, n: IntValue<'c>, bytes: IntValue<'c>) -> Made<PointerValue<'c>> {
+    pub(super) fn steps(
+        &self,
+        from: PointerValue<'c>,
+        n: IntValue<'c>,
+        bytes: IntValue<'c>,
+    ) -> EmitResult<PointerValue<'c>> {
         self.e.offset(from, self.e.b.build_int_mul(n, bytes, "")?)
     }
 
     /// The address of an element.
-    pub(super) fn address(&self, buffer: tile::Value, indices: &[tile::Value]) -> Made<PointerValue<'c>> {
+    pub(super) fn address(&self, buffer: tile::Value, indices: &[tile::Value]) -> EmitResult<PointerValue<'c>> {
         let (base, strides, elem) = self.buffer(buffer)?;
         if strides.len() != indices.len() {
             return Err("a buffer is indexed with the wrong number of indices".into());
@@ -202,7 +207,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// An instruction on indices and scalars. False if it is another kind.
-    pub(super) fn simple(&mut self, data: &InstData) -> Made<bool> {
+    pub(super) fn simple(&mut self, data: &InstData) -> EmitResult<bool> {
         let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
         let Some(result) = data.result else { return Ok(false) };
         let ty = self.body.ty(result).clone();
@@ -255,7 +260,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// An index or a scalar as a single lane.
-    fn as_lane(&self, v: tile::Value) -> Made<Lane<'c>> {
+    fn as_lane(&self, v: tile::Value) -> EmitResult<Lane<'c>> {
         match &self.values[v] {
             Some(CodeValue::Index(value)) => self.e.one(*value, Elem::I64),
             Some(CodeValue::Scalar(x)) => Ok(*x),
@@ -264,7 +269,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// Reports an index out of range and returns from the function.
-    fn check(&self, index: IntValue<'c>, bound: IntValue<'c>, site: u32) -> Made<()> {
+    fn check(&self, index: IntValue<'c>, bound: IntValue<'c>, site: u32) -> EmitResult<()> {
         let e = &self.e;
         // A negative bound, compared as unsigned, would accept everything.
         let some = e.b.build_int_compare(IntPredicate::SGT, bound, e.int(0), "")?;
@@ -291,8 +296,8 @@ impl<'c> Code<'_, '_, 'c> {
         start: IntValue<'c>,
         end: IntValue<'c>,
         step: i64,
-        body: impl FnOnce(&mut Self, IntValue<'c>) -> Made<()>,
-    ) -> Made<IntValue<'c>> {
+        body: impl FnOnce(&mut Self, IntValue<'c>) -> EmitResult<()>,
+    ) -> EmitResult<IntValue<'c>> {
         let (before, head, inner, done) = (self.e.here()?, self.e.block(), self.e.block(), self.e.block());
         self.e.b.build_unconditional_branch(head)?;
         self.e.b.position_at_end(head);
@@ -309,7 +314,11 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// Emits code that is executed only if a condition holds.
-    pub(super) fn when(&mut self, condition: IntValue<'c>, body: impl FnOnce(&mut Self) -> Made<()>) -> Made<()> {
+    pub(super) fn when(
+        &mut self,
+        condition: IntValue<'c>,
+        body: impl FnOnce(&mut Self) -> EmitResult<()>,
+    ) -> EmitResult<()> {
         let (inner, done) = (self.e.block(), self.e.block());
         self.e.b.build_conditional_branch(condition, inner, done)?;
         self.e.b.position_at_end(inner);

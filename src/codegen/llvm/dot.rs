@@ -13,16 +13,16 @@ use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::code::Code;
-use super::emit::Made;
+use super::emit::EmitResult;
 use super::lanes::Lane;
-use super::product::{Count, Product, RegisterTile, Right, Sums};
+use super::product::{Count, DotValues, RegisterTile, Right, Sums};
 use crate::scalar::BinaryOp;
 use crate::tile::{self, DotMode, Extent, InstData, TileType, Type};
 
 impl<'c> Code<'_, '_, 'c> {
     /// Emits `acc + a @ b`; the result overwrites the accumulator or has its own location in
     /// scratch.
-    pub(super) fn dot(&mut self, data: &InstData, mode: DotMode, scratch: PointerValue<'c>) -> Made<()> {
+    pub(super) fn dot(&mut self, data: &InstData, mode: DotMode, scratch: PointerValue<'c>) -> EmitResult<()> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a matmul needs three operands".into()) };
         let (ta, tb) = (self.tile(*a)?, self.tile(*b)?);
         let t = self.tile(data.result.ok_or("a matmul without a result")?)?;
@@ -43,7 +43,7 @@ impl<'c> Code<'_, '_, 'c> {
         let level = self.e.level;
         // Rows are padded to full vectors: the same number of bytes for all element types.
         let lanes = if t.cols.is_one() { 1 } else { level.lanes() * 4 / t.element_bytes() };
-        let p = Product {
+        let p = DotValues {
             a: self.factor(*a, &ta, scratch)?,
             b: self.right_operand(*b, &tb, scratch)?,
             acc: target,
@@ -72,7 +72,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// Computes each element as one chain over all steps, or over pairs of steps.
-    fn chains(&mut self, p: &Product<'c>, t: &TileType, mode: DotMode) -> Made<()> {
+    fn chains(&mut self, p: &DotValues<'c>, t: &TileType, mode: DotMode) -> EmitResult<()> {
         let (n, level) = (i64::from(p.lanes), self.e.level);
         let rows = self.extent(t.rows)?;
         let vectors = match t.cols {
@@ -107,7 +107,7 @@ impl<'c> Code<'_, '_, 'c> {
         })
     }
 
-    fn register_tile(&mut self, p: &Product<'c>, place: RegisterTile<'c>, mode: DotMode) -> Made<()> {
+    fn register_tile(&mut self, p: &DotValues<'c>, place: RegisterTile<'c>, mode: DotMode) -> EmitResult<()> {
         let sums = self.start_sums(p, place)?;
         let a = self.steps(p.a.start, place.row, p.a.row)?;
         let b = self.steps(p.b.start, place.col, self.e.int(p.b.bytes()))?;
@@ -139,13 +139,13 @@ impl<'c> Code<'_, '_, 'c> {
     /// step's group, if there are any.
     fn product_step(
         &self,
-        p: &Product<'c>,
+        p: &DotValues<'c>,
         place: RegisterTile<'c>,
         (a, b): (PointerValue<'c>, PointerValue<'c>),
         (k, mode): (IntValue<'c>, DotMode),
         scales: &[Lane<'c>],
         sums: &Sums<'c>,
-    ) -> Made<()> {
+    ) -> EmitResult<()> {
         let ty = self.e.lanes_of(p.elem, p.lanes);
         let a = self.steps(a, k, p.a.col)?;
         let columns = self.columns(p, place, b, k, scales)?;

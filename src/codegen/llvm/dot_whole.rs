@@ -8,9 +8,9 @@ use inkwell::types::VectorType;
 use inkwell::values::{IntValue, VectorValue};
 
 use super::code::Code;
-use super::emit::{Emit, Made};
+use super::emit::{Emit, EmitResult};
 use super::lanes::Lane;
-use super::product::{Count, Product, RegisterTile, Scaled};
+use super::product::{Count, DotValues, RegisterTile, Scaled};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
 
@@ -33,13 +33,13 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Adds to each sum the dot product of four unsigned and four signed bytes.
-    fn add_bytes(&self, sum: VectorValue<'c>, a: VectorValue<'c>, b: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn add_bytes(&self, sum: VectorValue<'c>, a: VectorValue<'c>, b: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         let name = format!("llvm.x86.avx512.vpdpbusd.{}", 32 * sum.get_type().get_size());
         self.vector_intrinsic(&name, &[], &[sum.into(), a.into(), b.into()])
     }
 
     /// Bitcasts bytes to 32-bit lanes.
-    fn fours(&self, bytes: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn fours(&self, bytes: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         let ty = self.lanes_of(Elem::I32, bytes.get_type().get_size() / 4);
         Ok(self.b.build_bit_cast(bytes, ty, "")?.into_vector_value())
     }
@@ -47,7 +47,7 @@ impl<'c> Emit<'_, 'c> {
 
 impl<'c> Code<'_, '_, 'c> {
     /// Computes all rows.
-    pub(super) fn whole(&mut self, p: &Product<'c>, s: Scaled<'c>, rows: IntValue<'c>) -> Made<()> {
+    pub(super) fn whole(&mut self, p: &DotValues<'c>, s: Scaled<'c>, rows: IntValue<'c>) -> EmitResult<()> {
         let most = if self.e.level.registers() == 32 { ROWS } else { FEW_ROWS };
         self.in_steps(Count::Value(rows), &[(most, 0), (1, 0)], |code, height, row| {
             let place = RegisterTile { height, vectors: i64::from(VECTORS), row, col: code.e.int(0) };
@@ -97,7 +97,7 @@ impl<'c> Code<'_, '_, 'c> {
 
     /// Quantises a group of a row: `q + 128`, four bytes per lane, and `t`, divided by 16 for 4-bit
     /// weights (which are computed as 16 times their value).
-    fn rounded(&self, x: Lane<'c>, s: Scaled<'c>) -> Made<(VectorValue<'c>, Lane<'c>)> {
+    fn rounded(&self, x: Lane<'c>, s: Scaled<'c>) -> EmitResult<(VectorValue<'c>, Lane<'c>)> {
         let e = &self.e;
         let number = |x: f32| e.constant(Scalar::Float(f64::from(x)), Elem::F32, 1);
         let magnitudes = e.b.build_and(e.as_ints(x.value)?, e.ints(i32::MAX, GROUP), "")?;
@@ -125,7 +125,13 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// Four adjacent steps of each column, in the group that begins at step `k`.
-    fn four_steps(&self, p: &Product<'c>, s: Scaled<'c>, k: IntValue<'c>, four: u32) -> Made<Vec<VectorValue<'c>>> {
+    fn four_steps(
+        &self,
+        p: &DotValues<'c>,
+        s: Scaled<'c>,
+        k: IntValue<'c>,
+        four: u32,
+    ) -> EmitResult<Vec<VectorValue<'c>>> {
         let (e, columns) = (&self.e, VECTORS * p.lanes);
         let (rows_of_four, shift) = if s.bits == 4 { (2, 1) } else { (4, 0) };
         let row = e.b.build_right_shift(k, e.int(shift), true, "")?;

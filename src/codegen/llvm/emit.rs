@@ -37,7 +37,7 @@ impl From<&str> for Error {
     }
 }
 
-pub(super) type Made<T> = Result<T, Error>;
+pub(super) type EmitResult<T> = Result<T, Error>;
 
 /// A function under construction.
 pub(super) struct Emit<'m, 'c> {
@@ -69,7 +69,7 @@ impl<'m, 'c> Emit<'m, 'c> {
         Emit { cx, module, b, level, function, entry, start }
     }
 
-    pub(super) fn finish(&self) -> Made<()> {
+    pub(super) fn finish(&self) -> EmitResult<()> {
         self.b.position_at_end(self.entry);
         self.b.build_unconditional_branch(self.start)?;
         Ok(())
@@ -81,7 +81,7 @@ impl<'m, 'c> Emit<'m, 'c> {
     }
 
     /// The current block.
-    pub(super) fn here(&self) -> Made<BasicBlock<'c>> {
+    pub(super) fn here(&self) -> EmitResult<BasicBlock<'c>> {
         Ok(self.b.get_insert_block().ok_or("there is no current block")?)
     }
 
@@ -96,18 +96,18 @@ impl<'m, 'c> Emit<'m, 'c> {
     }
 
     /// Adds an offset in bytes to an address.
-    pub(super) fn offset(&self, from: PointerValue<'c>, bytes: IntValue<'c>) -> Made<PointerValue<'c>> {
+    pub(super) fn offset(&self, from: PointerValue<'c>, bytes: IntValue<'c>) -> EmitResult<PointerValue<'c>> {
         // SAFETY: `build_gep` requires that the indices match the type: one index, of bytes,
         // without `inbounds`.
         Ok(unsafe { self.b.build_gep(self.cx.i8_type(), from, &[bytes], "") }?)
     }
 
     /// `a < b`
-    pub(super) fn less(&self, a: IntValue<'c>, b: IntValue<'c>) -> Made<IntValue<'c>> {
+    pub(super) fn less(&self, a: IntValue<'c>, b: IntValue<'c>) -> EmitResult<IntValue<'c>> {
         Ok(self.b.build_int_compare(IntPredicate::SLT, a, b, "")?)
     }
 
-    pub(super) fn variable(&self, ty: impl BasicType<'c>) -> Made<PointerValue<'c>> {
+    pub(super) fn variable(&self, ty: impl BasicType<'c>) -> EmitResult<PointerValue<'c>> {
         let builder = self.cx.create_builder();
         builder.position_at_end(self.entry);
         Ok(builder.build_alloca(ty, "")?)
@@ -119,14 +119,14 @@ impl<'m, 'c> Emit<'m, 'c> {
         name: &str,
         types: &[BasicTypeEnum<'c>],
         args: &[BasicMetadataValueEnum<'c>],
-    ) -> Made<ValueKind<'c>> {
+    ) -> EmitResult<ValueKind<'c>> {
         let found = Intrinsic::find(name).and_then(|i| i.get_declaration(self.module, types));
         let function = found.ok_or_else(|| format!("LLVM has no {name}"))?;
         Ok(self.b.build_call(function, args, "")?.try_as_basic_value())
     }
 
     /// The type of a parameter of an intrinsic that is not overloaded.
-    pub(super) fn parameter_of(&self, name: &str, parameter: usize) -> Made<VectorType<'c>> {
+    pub(super) fn parameter_of(&self, name: &str, parameter: usize) -> EmitResult<VectorType<'c>> {
         let function = Intrinsic::find(name).and_then(|i| i.get_declaration(self.module, &[]));
         let types = function.ok_or_else(|| format!("LLVM has no {name}"))?.get_type().get_param_types();
         match types.get(parameter) {
@@ -141,7 +141,7 @@ impl<'m, 'c> Emit<'m, 'c> {
         name: &str,
         types: &[BasicTypeEnum<'c>],
         args: &[BasicMetadataValueEnum<'c>],
-    ) -> Made<VectorValue<'c>> {
+    ) -> EmitResult<VectorValue<'c>> {
         match self.intrinsic(name, types, args)? {
             ValueKind::Basic(v) if v.is_vector_value() => Ok(v.into_vector_value()),
             _ => Err(format!("{name} does not return a vector").into()),

@@ -10,12 +10,12 @@ use inkwell::basic_block::BasicBlock;
 use inkwell::values::{IntValue, PhiValue, PointerValue};
 
 use super::code::{Code, CodeValue};
-use super::emit::Made;
+use super::emit::EmitResult;
 use crate::tile::{self, Kernel, Op, Terminator, Type};
 
 /// The parameters of a kernel's function, except for the context.
 #[derive(Clone, Copy)]
-pub(super) struct Given<'c> {
+pub(super) struct KernelParams<'c> {
     pub(super) args: PointerValue<'c>,
     /// The first grid point.
     pub(super) start: IntValue<'c>,
@@ -27,7 +27,7 @@ pub(super) struct Given<'c> {
 impl<'c> Code<'_, '_, 'c> {
     /// Emits a kernel. It ends in the current block, where the caller emits the return, or returns
     /// through `stop`.
-    pub(super) fn kernel(&mut self, kernel: &Kernel, given: Given<'c>) -> Made<()> {
+    pub(super) fn kernel(&mut self, kernel: &Kernel, given: KernelParams<'c>) -> EmitResult<()> {
         let mut words = 0i64..;
         let mut word = |code: &Self| code.e.offset(given.args, code.e.int(8 * words.next().unwrap_or_default()));
         for s in &kernel.symbols {
@@ -65,7 +65,7 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(())
     }
 
-    fn kernel_body(&mut self, kernel: &Kernel, scratch: PointerValue<'c>) -> Made<()> {
+    fn kernel_body(&mut self, kernel: &Kernel, scratch: PointerValue<'c>) -> EmitResult<()> {
         let body = &kernel.body;
         let next = self.e.block();
         let order = body.reverse_postorder();
@@ -114,7 +114,7 @@ impl<'c> Code<'_, '_, 'c> {
                 }
             }
             let from = self.e.here()?;
-            let go = |code: &Self, c: &tile::BlockCall| -> Made<BasicBlock<'c>> {
+            let go = |code: &Self, c: &tile::BlockCall| -> EmitResult<BasicBlock<'c>> {
                 for (v, x) in body.block(c.block).args.iter().zip(&c.args) {
                     if let Some(phi) = phis[*v] {
                         phi.add_incoming(&[(&code.index(*x)?, from)]);

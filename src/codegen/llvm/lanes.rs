@@ -8,7 +8,7 @@ use inkwell::types::VectorType;
 use inkwell::values::{BasicValueEnum, IntValue, VectorValue};
 use inkwell::{FloatPredicate, IntPredicate};
 
-use super::emit::{Emit, Made};
+use super::emit::{Emit, EmitResult};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
 
@@ -74,19 +74,19 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Bitcasts lanes to 32-bit integers.
-    pub(super) fn as_ints(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    pub(super) fn as_ints(&self, x: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         let ty = self.lanes_of(Elem::I32, x.get_type().get_size());
         Ok(self.b.build_bit_cast(x, ty, "")?.into_vector_value())
     }
 
     /// Bitcasts lanes to floats.
-    pub(super) fn as_floats(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    pub(super) fn as_floats(&self, x: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         let ty = self.lanes_of(Elem::F32, x.get_type().get_size());
         Ok(self.b.build_bit_cast(x, ty, "")?.into_vector_value())
     }
 
     /// Shuffles the lanes of `x` and `y`, which are numbered consecutively.
-    pub(super) fn shuffle(&self, x: VectorValue<'c>, y: VectorValue<'c>, lanes: &[u32]) -> Made<VectorValue<'c>> {
+    pub(super) fn shuffle(&self, x: VectorValue<'c>, y: VectorValue<'c>, lanes: &[u32]) -> EmitResult<VectorValue<'c>> {
         let i32s = self.cx.i32_type();
         let lanes: Vec<IntValue<'c>> = lanes.iter().map(|i| i32s.const_int(u64::from(*i), false)).collect();
         Ok(self.b.build_shuffle_vector(x, y, VectorType::const_vector(&lanes), "")?)
@@ -98,7 +98,7 @@ impl<'c> Emit<'_, 'c> {
         condition: VectorValue<'c>,
         a: VectorValue<'c>,
         b: VectorValue<'c>,
-    ) -> Made<VectorValue<'c>> {
+    ) -> EmitResult<VectorValue<'c>> {
         Ok(self.b.build_select(condition, a, b, "")?.into_vector_value())
     }
 
@@ -121,23 +121,23 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// A single value as a vector of one lane.
-    pub(super) fn one(&self, x: IntValue<'c>, elem: Elem) -> Made<Lane<'c>> {
+    pub(super) fn one(&self, x: IntValue<'c>, elem: Elem) -> EmitResult<Lane<'c>> {
         let poison = x.get_type().vec_type(1).get_poison();
         Ok(Lane { value: self.b.build_insert_element(poison, x, self.int(0), "")?, elem })
     }
 
     /// The first lane.
-    pub(super) fn first(&self, x: Lane<'c>) -> Made<BasicValueEnum<'c>> {
+    pub(super) fn first(&self, x: Lane<'c>) -> EmitResult<BasicValueEnum<'c>> {
         Ok(self.b.build_extract_element(x.value, self.int(0), "")?)
     }
 
     /// The first lane of integers or booleans.
-    pub(super) fn first_int(&self, x: Lane<'c>) -> Made<IntValue<'c>> {
+    pub(super) fn first_int(&self, x: Lane<'c>) -> EmitResult<IntValue<'c>> {
         Ok(self.first(x)?.into_int_value())
     }
 
     /// Broadcasts a single element to `n` lanes.
-    pub(super) fn spread(&self, x: Lane<'c>, n: u32) -> Made<Lane<'c>> {
+    pub(super) fn spread(&self, x: Lane<'c>, n: u32) -> EmitResult<Lane<'c>> {
         if x.count() == n {
             return Ok(x);
         }
@@ -145,12 +145,12 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Broadcasts an index to `n` lanes.
-    pub(super) fn spread_index(&self, x: IntValue<'c>, n: u32) -> Made<VectorValue<'c>> {
+    pub(super) fn spread_index(&self, x: IntValue<'c>, n: u32) -> EmitResult<VectorValue<'c>> {
         let one = self.one(x, Elem::I64)?;
         Ok(self.spread(one, n)?.value)
     }
 
-    pub(super) fn lane_unary(&self, op: UnaryOp, x: Lane<'c>) -> Made<Lane<'c>> {
+    pub(super) fn lane_unary(&self, op: UnaryOp, x: Lane<'c>) -> EmitResult<Lane<'c>> {
         let number = |n: i64| self.constant(Scalar::Int(n), x.elem, x.count()).value;
         let value = match (x.elem, op) {
             (Elem::F32, _) => self.float_unary(op, x.value)?,
@@ -176,7 +176,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// An operation on two indices; division and remainder round down.
-    pub(super) fn index_binary(&self, op: BinaryOp, a: IntValue<'c>, b: IntValue<'c>) -> Made<IntValue<'c>> {
+    pub(super) fn index_binary(&self, op: BinaryOp, a: IntValue<'c>, b: IntValue<'c>) -> EmitResult<IntValue<'c>> {
         match (op, b.get_sign_extended_constant()) {
             (BinaryOp::Add, _) => Ok(self.b.build_int_add(a, b, "")?),
             (BinaryOp::Sub, _) => Ok(self.b.build_int_sub(a, b, "")?),
@@ -190,9 +190,9 @@ impl<'c> Emit<'_, 'c> {
         }
     }
 
-    pub(super) fn lane_binary(&self, op: BinaryOp, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
+    pub(super) fn lane_binary(&self, op: BinaryOp, x: Lane<'c>, y: Lane<'c>) -> EmitResult<Lane<'c>> {
         let (b, v, w) = (&self.b, x.value, y.value);
-        let better = |predicate| -> Made<VectorValue<'c>> {
+        let better = |predicate| -> EmitResult<VectorValue<'c>> {
             let holds = b.build_int_compare(predicate, v, w, "")?;
             self.choose(holds, v, w)
         };
@@ -228,12 +228,12 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// `x * y + z` of floats, rounded once if the instruction set has FMA.
-    pub(super) fn lane_mul_add(&self, x: Lane<'c>, y: Lane<'c>, z: Lane<'c>) -> Made<Lane<'c>> {
+    pub(super) fn lane_mul_add(&self, x: Lane<'c>, y: Lane<'c>, z: Lane<'c>) -> EmitResult<Lane<'c>> {
         Ok(Lane { value: self.mul_add(x.value, y.value, z.value)?, ..x })
     }
 
     /// Floor division of integers: quotient and remainder; both are 0 for a zero divisor.
-    fn divide(&self, x: Lane<'c>, y: Lane<'c>) -> Made<(VectorValue<'c>, VectorValue<'c>)> {
+    fn divide(&self, x: Lane<'c>, y: Lane<'c>) -> EmitResult<(VectorValue<'c>, VectorValue<'c>)> {
         let (b, n) = (&self.b, x.count());
         let number = |k: i64| self.constant(Scalar::Int(k), x.elem, n).value;
         let (zero, one) = (number(0), number(1));
@@ -255,7 +255,7 @@ impl<'c> Emit<'_, 'c> {
 
     /// `x^y` of integers by repeated squaring, wrapping; a negative exponent is treated as 0. The
     /// loop ends when the remaining exponents of all lanes are 0.
-    fn power(&self, x: Lane<'c>, y: Lane<'c>) -> Made<VectorValue<'c>> {
+    fn power(&self, x: Lane<'c>, y: Lane<'c>) -> EmitResult<VectorValue<'c>> {
         let (b, ty) = (&self.b, x.value.get_type());
         let number = |k: i64| self.constant(Scalar::Int(k), x.elem, x.count()).value;
         let (zero, one) = (number(0), number(1));
@@ -288,11 +288,11 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// A comparison of two integers.
-    pub(super) fn compare_ints(&self, op: CmpOp, x: IntValue<'c>, y: IntValue<'c>) -> Made<IntValue<'c>> {
+    pub(super) fn compare_ints(&self, op: CmpOp, x: IntValue<'c>, y: IntValue<'c>) -> EmitResult<IntValue<'c>> {
         Ok(self.b.build_int_compare(signed(op), x, y, "")?)
     }
 
-    pub(super) fn lane_compare(&self, op: CmpOp, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
+    pub(super) fn lane_compare(&self, op: CmpOp, x: Lane<'c>, y: Lane<'c>) -> EmitResult<Lane<'c>> {
         let value = if x.elem == Elem::F32 {
             let predicate = match op {
                 CmpOp::Eq => FloatPredicate::OEQ,
@@ -312,12 +312,12 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// `condition ? x : y`.
-    pub(super) fn lane_select(&self, condition: Lane<'c>, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
+    pub(super) fn lane_select(&self, condition: Lane<'c>, x: Lane<'c>, y: Lane<'c>) -> EmitResult<Lane<'c>> {
         Ok(Lane { value: self.choose(condition.value, x.value, y.value)?, ..x })
     }
 
     /// Conversion between element types: float to integer truncates and saturates (NaN gives 0).
-    pub(super) fn lane_cast(&self, x: Lane<'c>, to: Elem) -> Made<Lane<'c>> {
+    pub(super) fn lane_cast(&self, x: Lane<'c>, to: Elem) -> EmitResult<Lane<'c>> {
         let (b, ty) = (&self.b, self.lanes_of(to, x.count()));
         let zero = self.constant(Scalar::Int(0), x.elem, x.count()).value;
         let value = match (x.elem, to) {
@@ -340,19 +340,19 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Booleans to `i32`, -1 for true.
-    pub(super) fn mask_bits(&self, x: Lane<'c>) -> Made<Lane<'c>> {
+    pub(super) fn mask_bits(&self, x: Lane<'c>) -> EmitResult<Lane<'c>> {
         let ty = self.lanes_of(Elem::I32, x.count());
         Ok(Lane { value: self.b.build_int_s_extend(x.value, ty, "")?, elem: Elem::I32 })
     }
 
     /// `i32` to booleans: is the sign bit set?
-    pub(super) fn mask_of_bits(&self, x: Lane<'c>) -> Made<Lane<'c>> {
+    pub(super) fn mask_of_bits(&self, x: Lane<'c>) -> EmitResult<Lane<'c>> {
         let zero = x.value.get_type().const_zero();
         Ok(Lane { value: self.b.build_int_compare(IntPredicate::SLT, x.value, zero, "")?, elem: Elem::Bool })
     }
 
     /// Reduces all lanes to one: repeatedly combines the upper half with the lower half.
-    pub(super) fn fold(&self, kind: ReduceKind, mut x: Lane<'c>) -> Made<Lane<'c>> {
+    pub(super) fn fold(&self, kind: ReduceKind, mut x: Lane<'c>) -> EmitResult<Lane<'c>> {
         let op = kind.combination().ok_or("this reduction is not defined on lanes")?;
         while x.count() > 1 {
             let half = x.count() / 2;

@@ -8,38 +8,43 @@ use inkwell::types::VectorType;
 use inkwell::values::VectorValue;
 use inkwell::{FloatPredicate, IntPredicate};
 
-use super::emit::{Emit, Made};
+use super::emit::{Emit, EmitResult};
 use crate::scalar::{BinaryOp, UnaryOp};
 use crate::shape::Elem;
 use crate::tile::Feature;
 use crate::vector::{Features, Inst, Op, Type, expand, library};
 
 impl<'c> Emit<'_, 'c> {
-    fn plus(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn plus(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         Ok(self.b.build_float_add(a, b, "")?)
     }
 
-    fn minus(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn minus(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         Ok(self.b.build_float_sub(a, b, "")?)
     }
 
-    fn times(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn times(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         Ok(self.b.build_float_mul(a, b, "")?)
     }
 
-    fn over(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn over(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         Ok(self.b.build_float_div(a, b, "")?)
     }
 
     /// `a * b + c`, rounded once if the instruction set has FMA.
-    pub(super) fn mul_add(&self, a: VectorValue<'c>, b: VectorValue<'c>, c: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    pub(super) fn mul_add(
+        &self,
+        a: VectorValue<'c>,
+        b: VectorValue<'c>,
+        c: VectorValue<'c>,
+    ) -> EmitResult<VectorValue<'c>> {
         match self.level.has(Feature::Fma) {
             false => self.plus(self.times(a, b)?, c),
             true => self.floats_intrinsic("llvm.fma", &[a, b, c]),
         }
     }
 
-    fn floats_intrinsic(&self, name: &str, args: &[VectorValue<'c>]) -> Made<VectorValue<'c>> {
+    fn floats_intrinsic(&self, name: &str, args: &[VectorValue<'c>]) -> EmitResult<VectorValue<'c>> {
         let ty = args.first().ok_or("a function without arguments")?.get_type();
         let args: Vec<_> = args.iter().map(|x| (*x).into()).collect();
         self.vector_intrinsic(name, &[ty.into()], &args)
@@ -51,18 +56,18 @@ impl<'c> Emit<'_, 'c> {
         (predicate, x, y): (FloatPredicate, VectorValue<'c>, VectorValue<'c>),
         a: VectorValue<'c>,
         b: VectorValue<'c>,
-    ) -> Made<VectorValue<'c>> {
+    ) -> EmitResult<VectorValue<'c>> {
         let holds = self.b.build_float_compare(predicate, x, y, "")?;
         self.choose(holds, a, b)
     }
 
     /// `|x|`
-    pub(super) fn absolute(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    pub(super) fn absolute(&self, x: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         self.floats_intrinsic("llvm.fabs", &[x])
     }
 
     /// The magnitude of `a` with the sign of `x`.
-    pub(super) fn with_sign(&self, a: VectorValue<'c>, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    pub(super) fn with_sign(&self, a: VectorValue<'c>, x: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         self.floats_intrinsic("llvm.copysign", &[a, x])
     }
 
@@ -73,7 +78,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Emits a function of the library.
-    fn function(&self, name: &str, args: &[VectorValue<'c>]) -> Made<VectorValue<'c>> {
+    fn function(&self, name: &str, args: &[VectorValue<'c>]) -> EmitResult<VectorValue<'c>> {
         let f = &expand::expanded(name, self.features())?.function;
         let n = args.first().ok_or("a function without arguments")?.get_type().get_size();
         let mut values = args.to_vec();
@@ -86,7 +91,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// The high halves of unsigned products.
-    fn high_product(&self, x: VectorValue<'c>, y: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn high_product(&self, x: VectorValue<'c>, y: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         let (b, narrow) = (&self.b, x.get_type());
         let wide = self.lanes_of(Elem::I64, narrow.get_size());
         let (x, y) = (b.build_int_z_extend(x, wide, "")?, b.build_int_z_extend(y, wide, "")?);
@@ -96,7 +101,7 @@ impl<'c> Emit<'_, 'c> {
         Ok(b.build_int_truncate(high, narrow, "")?)
     }
 
-    fn operation(&self, inst: &Inst, operands: &[VectorValue<'c>], n: u32) -> Made<VectorValue<'c>> {
+    fn operation(&self, inst: &Inst, operands: &[VectorValue<'c>], n: u32) -> EmitResult<VectorValue<'c>> {
         let b = &self.b;
         match (&inst.op, operands) {
             (Op::Add, [x, y]) => self.plus(*x, *y),
@@ -142,7 +147,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Any unary operation on floats.
-    pub(super) fn float_unary(&self, op: UnaryOp, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    pub(super) fn float_unary(&self, op: UnaryOp, x: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         let n = x.get_type().get_size();
         match (op, library::unary(op)) {
             // LLVM selects an instruction or a library call.
@@ -160,7 +165,12 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Any binary operation on floats.
-    pub(super) fn float_binary(&self, op: BinaryOp, x: VectorValue<'c>, y: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    pub(super) fn float_binary(
+        &self,
+        op: BinaryOp,
+        x: VectorValue<'c>,
+        y: VectorValue<'c>,
+    ) -> EmitResult<VectorValue<'c>> {
         match (op, library::binary(op, Type::F32)) {
             (_, Some(name)) => self.function(name, &[x, y]),
             (BinaryOp::Add, None) => self.plus(x, y),

@@ -9,7 +9,7 @@ use inkwell::types::VectorType;
 use inkwell::values::{BasicValue, IntValue, PointerValue, VectorValue};
 use inkwell::{FloatPredicate, IntPredicate};
 
-use super::emit::{Emit, Made};
+use super::emit::{Emit, EmitResult};
 use super::lanes::Lane;
 use crate::shape::Elem;
 
@@ -27,7 +27,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Widens from the memory type to the type of computation.
-    fn widened(&self, elem: Elem, raw: VectorValue<'c>) -> Made<Lane<'c>> {
+    fn widened(&self, elem: Elem, raw: VectorValue<'c>) -> EmitResult<Lane<'c>> {
         let n = raw.get_type().get_size();
         let ints = self.lanes_of(Elem::I32, n);
         Ok(match elem {
@@ -50,7 +50,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Narrows to the memory type, rounded to nearest even or wrapped.
-    fn narrowed(&self, elem: Elem, x: Lane<'c>) -> Made<VectorValue<'c>> {
+    fn narrowed(&self, elem: Elem, x: Lane<'c>) -> EmitResult<VectorValue<'c>> {
         let ty = self.raw(elem, x.count());
         Ok(match elem {
             Elem::F32 | Elem::I32 | Elem::I64 => x.value,
@@ -69,7 +69,7 @@ impl<'c> Emit<'_, 'c> {
         ty: VectorType<'c>,
         at: PointerValue<'c>,
         mask: Option<VectorValue<'c>>,
-    ) -> Made<VectorValue<'c>> {
+    ) -> EmitResult<VectorValue<'c>> {
         let Some(mask) = mask else {
             let loaded = self.b.build_load(ty, at, "")?;
             if let Some(i) = loaded.as_instruction_value() {
@@ -82,7 +82,7 @@ impl<'c> Emit<'_, 'c> {
         self.vector_intrinsic("llvm.masked.load", &[ty.into(), self.pointer().into()], &args)
     }
 
-    fn store_raw(&self, x: VectorValue<'c>, at: PointerValue<'c>, mask: Option<VectorValue<'c>>) -> Made<()> {
+    fn store_raw(&self, x: VectorValue<'c>, at: PointerValue<'c>, mask: Option<VectorValue<'c>>) -> EmitResult<()> {
         let Some(mask) = mask else {
             let stored = self.b.build_store(at, x)?;
             stored.set_alignment(ALIGNED).map_err(|e| e.to_string())?;
@@ -95,7 +95,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Prefetches a cache line for writing.
-    pub(super) fn prefetch(&self, at: PointerValue<'c>) -> Made<()> {
+    pub(super) fn prefetch(&self, at: PointerValue<'c>) -> EmitResult<()> {
         let number = |n: u64| self.cx.i32_type().const_int(n, false).into();
         // rw = 1 (write), locality = 3 (all cache levels), data cache.
         self.intrinsic("llvm.prefetch", &[self.pointer().into()], &[at.into(), number(1), number(3), number(1)])?;
@@ -103,12 +103,12 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Loads `n` contiguous bytes.
-    pub(super) fn load_bytes(&self, at: PointerValue<'c>, n: u32) -> Made<VectorValue<'c>> {
+    pub(super) fn load_bytes(&self, at: PointerValue<'c>, n: u32) -> EmitResult<VectorValue<'c>> {
         self.load_raw(self.raw(Elem::I8, n), at, None)
     }
 
     /// `n` addresses, `step` bytes apart.
-    fn places(&self, at: PointerValue<'c>, step: IntValue<'c>, n: u32) -> Made<VectorValue<'c>> {
+    fn places(&self, at: PointerValue<'c>, step: IntValue<'c>, n: u32) -> EmitResult<VectorValue<'c>> {
         let start = self.b.build_ptr_to_int(at, self.cx.i64_type(), "")?;
         let (start, step) = (self.spread_index(start, n)?, self.spread_index(step, n)?);
         let steps = self.b.build_int_mul(step, self.counting(Elem::I64, n).value, "")?;
@@ -128,7 +128,7 @@ impl<'c> Emit<'_, 'c> {
         step: Option<IntValue<'c>>,
         n: u32,
         mask: Option<VectorValue<'c>>,
-    ) -> Made<Lane<'c>> {
+    ) -> EmitResult<Lane<'c>> {
         let ty = self.raw(elem, n);
         let raw = match step {
             Some(step) if n > 1 => {
@@ -151,7 +151,7 @@ impl<'c> Emit<'_, 'c> {
         at: PointerValue<'c>,
         step: Option<IntValue<'c>>,
         mask: Option<VectorValue<'c>>,
-    ) -> Made<()> {
+    ) -> EmitResult<()> {
         let (raw, n) = (self.narrowed(elem, x)?, x.count());
         let Some(step) = step.filter(|_| n > 1) else { return self.store_raw(raw, at, mask) };
         let places = self.places(at, step, n)?;
@@ -163,7 +163,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Loads lanes from scratch, where booleans are masks of 4 bytes.
-    pub(super) fn load_scratch(&self, elem: Elem, at: PointerValue<'c>, n: u32) -> Made<Lane<'c>> {
+    pub(super) fn load_scratch(&self, elem: Elem, at: PointerValue<'c>, n: u32) -> EmitResult<Lane<'c>> {
         let stored = if elem == Elem::Bool { Elem::I32 } else { elem };
         let value = self.load_raw(self.lanes_of(stored, n), at, None)?;
         if elem != Elem::Bool {
@@ -174,7 +174,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Stores lanes to scratch.
-    pub(super) fn store_scratch(&self, x: Lane<'c>, at: PointerValue<'c>) -> Made<()> {
+    pub(super) fn store_scratch(&self, x: Lane<'c>, at: PointerValue<'c>) -> EmitResult<()> {
         let value = match x.elem {
             Elem::Bool => self.mask_bits(x)?.value,
             _ => x.value,
@@ -183,7 +183,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Rounds to a narrower type: `bf16` and `f16` to nearest even, `i8` wraps.
-    pub(super) fn lane_narrow(&self, x: Lane<'c>, to: Elem) -> Made<Lane<'c>> {
+    pub(super) fn lane_narrow(&self, x: Lane<'c>, to: Elem) -> EmitResult<Lane<'c>> {
         let n = x.count();
         let value = match to {
             Elem::BF16 => {
@@ -200,13 +200,13 @@ impl<'c> Emit<'_, 'c> {
         Ok(Lane { value, ..x })
     }
 
-    fn is_nan(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn is_nan(&self, x: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         Ok(self.b.build_float_compare(FloatPredicate::UNO, x, x, "")?)
     }
 
     /// Adds the bias that rounds to nearest even when shifting right by `by`:
     /// `bits + bias + (bits >> by & 1)`.
-    fn biased(&self, bits: VectorValue<'c>, by: i32, bias: i32) -> Made<VectorValue<'c>> {
+    fn biased(&self, bits: VectorValue<'c>, by: i32, bias: i32) -> EmitResult<VectorValue<'c>> {
         let n = bits.get_type().get_size();
         let odd = self.b.build_right_shift(bits, self.ints(by, n), false, "")?;
         let odd = self.b.build_and(odd, self.ints(1, n), "")?;
@@ -215,7 +215,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Rounds to `bf16`: 16 bits in the low half of each lane. NaN stays NaN.
-    fn bf16_bits(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn bf16_bits(&self, x: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         let (b, n) = (&self.b, x.get_type().get_size());
         let bits = self.as_ints(x)?;
         let rounded = b.build_right_shift(self.biased(bits, 16, 0x7fff)?, self.ints(16, n), false, "")?;
@@ -226,7 +226,7 @@ impl<'c> Emit<'_, 'c> {
 
     /// Rounds to the nearest `f16`, as `f32`: 11 significant bits, multiples of 2^-24 below 2^-14,
     /// infinity for 65520 and above.
-    fn round_to_f16(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn round_to_f16(&self, x: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         let (b, n) = (&self.b, x.get_type().get_size());
         let a = self.absolute(x)?;
         let normal = b.build_and(self.biased(self.as_ints(a)?, 13, 0xfff)?, self.ints(!0x1fff, n), "")?;
@@ -242,7 +242,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Encodes an `f32` that is exactly an `f16`: 16 bits in the low half of each lane.
-    fn f16_bits(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn f16_bits(&self, x: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         let (b, n) = (&self.b, x.get_type().get_size());
         let a = self.absolute(x)?;
         // Scaling by 2^-112 converts the exponent of f32 to that of f16, subnormals included.
@@ -262,7 +262,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Decodes `f16` bits in the low half of each lane to `f32`.
-    fn f16_value(&self, h: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn f16_value(&self, h: VectorValue<'c>) -> EmitResult<VectorValue<'c>> {
         let (b, n) = (&self.b, h.get_type().get_size());
         let magnitude = b.build_and(h, self.ints(0x7fff, n), "")?;
         let bits = b.build_left_shift(magnitude, self.ints(13, n), "")?;

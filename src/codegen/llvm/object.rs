@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use cranelift_entity::SecondaryMap;
 
 use super::code::Code;
-use super::emit::{Emit, Made};
-use super::kernel::Given;
+use super::emit::{Emit, EmitResult};
+use super::kernel::KernelParams;
 use crate::codegen::cpu::{Arch, EmitOptions, Tier, kernel_name};
 use crate::tile::{Cpu, Feature, Kernel, Op, State, Width};
 
@@ -49,7 +49,7 @@ pub fn kernels(tiers: &[Tier<'_>], wanted: EmitOptions) -> Result<Kernels, Strin
 /// A target machine with exactly the features that a tier's variant requires
 /// (`runtime::descriptor::features_of`): x86-64-v3 or -v4, AVX512-BF16 for its instruction set,
 /// VNNI if there are quantised weights.
-fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
+fn machine(tier: &Tier<'_>) -> EmitResult<TargetMachine> {
     let name = Arch::host().triple();
     let cpu = match (name.architecture, tier.level.width()) {
         (target_lexicon::Architecture::X86_64, Width::V128) => "x86-64",
@@ -81,7 +81,7 @@ fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
 }
 
 /// The object of a tier, and its assembly if requested.
-fn compile(tier: &Tier<'_>, with_asm: bool) -> Made<(Vec<u8>, String)> {
+fn compile(tier: &Tier<'_>, with_asm: bool) -> EmitResult<(Vec<u8>, String)> {
     let machine = machine(tier)?;
     let cx = Context::create();
     let module = cx.create_module(&tier.module.name);
@@ -103,7 +103,7 @@ fn compile(tier: &Tier<'_>, with_asm: bool) -> Made<(Vec<u8>, String)> {
 
 /// Defines the function of a kernel, for the kernel's own instruction set, which is part of its
 /// variant's.
-fn define<'c>(cx: &'c Context, module: &inkwell::module::Module<'c>, variant: Cpu, kernel: &Kernel) -> Made<()> {
+fn define<'c>(cx: &'c Context, module: &inkwell::module::Module<'c>, variant: Cpu, kernel: &Kernel) -> EmitResult<()> {
     let State::Cpu(level) = kernel.state else { return Err("is not scheduled for a CPU".into()) };
     if !variant.includes(level) {
         let (own, variant) = (level.name(), variant.name());
@@ -130,7 +130,7 @@ fn define<'c>(cx: &'c Context, module: &inkwell::module::Module<'c>, variant: Cp
     let stop = e.block();
     let (symbols, values) = (BTreeMap::new(), SecondaryMap::new());
     let mut code = Code { e, body: &kernel.body, symbols, values, context: *context, stop };
-    code.kernel(kernel, Given { args: *args, start: *start, end: *end, scratch: *scratch })?;
+    code.kernel(kernel, KernelParams { args: *args, start: *start, end: *end, scratch: *scratch })?;
     code.e.b.build_unconditional_branch(stop)?;
     code.e.b.position_at_end(stop);
     code.e.b.build_return(None)?;

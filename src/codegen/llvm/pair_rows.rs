@@ -8,13 +8,13 @@ use inkwell::IntPredicate;
 use inkwell::values::PointerValue;
 
 use super::code::Code;
-use super::emit::Made;
+use super::emit::EmitResult;
 use super::lanes::Lane;
 use crate::shape::Elem;
 use crate::tile::InstData;
 
 impl<'c> Code<'_, '_, 'c> {
-    pub(super) fn pair_rows(&mut self, data: &InstData, scratch: PointerValue<'c>) -> Made<()> {
+    pub(super) fn pair_rows(&mut self, data: &InstData, scratch: PointerValue<'c>) -> EmitResult<()> {
         let from = self.tile(data.operands.first().copied().ok_or("pairs of nothing")?)?;
         let to = self.tile(data.result.ok_or("pairs without a result")?)?;
         let (there, rows, cols) = (self.extent(from.rows)?, self.extent(to.rows)?, self.extent(to.cols)?);

@@ -10,9 +10,9 @@
 use inkwell::values::{IntValue, PointerValue, VectorValue};
 
 use super::code::{Code, Stride};
-use super::emit::Made;
+use super::emit::EmitResult;
 use super::lanes::Lane;
-use super::product::{Product, RegisterTile, Right, RightOperand, Scaled, Sums};
+use super::product::{DotValues, RegisterTile, Right, RightOperand, Scaled, Sums};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 use crate::tile::{self, InstData, Op, TileType};
@@ -26,7 +26,7 @@ impl<'c> Code<'_, '_, 'c> {
         v: tile::Value,
         t: &TileType,
         scratch: PointerValue<'c>,
-    ) -> Made<RightOperand<'c>> {
+    ) -> EmitResult<RightOperand<'c>> {
         match self.body.def_inst(v) {
             Some(data) if matches!(data.op, Op::LoadScaled { .. }) => self.scaled_panel(data),
             Some(InstData { op: Op::LoadPairs, operands, .. }) => {
@@ -47,7 +47,7 @@ impl<'c> Code<'_, '_, 'c> {
         }
     }
 
-    fn scaled_panel(&self, data: &InstData) -> Made<RightOperand<'c>> {
+    fn scaled_panel(&self, data: &InstData) -> EmitResult<RightOperand<'c>> {
         let (Op::LoadScaled { bits }, [buffer, indices @ .., scales]) = (&data.op, data.operands.as_slice()) else {
             return Err("a panel without scales".into());
         };
@@ -75,11 +75,11 @@ impl<'c> Code<'_, '_, 'c> {
     /// The scales of the group of step `k`, for each vector of columns.
     pub(super) fn scales(
         &self,
-        p: &Product<'c>,
+        p: &DotValues<'c>,
         place: RegisterTile<'c>,
         s: Scaled<'c>,
         k: IntValue<'c>,
-    ) -> Made<Vec<Lane<'c>>> {
+    ) -> EmitResult<Vec<Lane<'c>>> {
         let group = self.e.b.build_right_shift(k, self.e.int(GROUP_BITS), true, "")?;
         let at = self.steps(s.scales, group, self.e.int(s.group))?;
         let at = self.steps(at, place.col, self.e.int(4))?;
@@ -93,12 +93,12 @@ impl<'c> Code<'_, '_, 'c> {
     /// The vectors of columns of step `k` of a right operand that begins at `b`.
     pub(super) fn columns(
         &self,
-        p: &Product<'c>,
+        p: &DotValues<'c>,
         place: RegisterTile<'c>,
         b: PointerValue<'c>,
         k: IntValue<'c>,
         scales: &[Lane<'c>],
-    ) -> Made<Vec<Lane<'c>>> {
+    ) -> EmitResult<Vec<Lane<'c>>> {
         let half = self.e.b.build_right_shift(k, self.e.int(1), true, "")?;
         let row = match p.b.kind {
             Right::Pairs | Right::Scaled(Scaled { bits: 4, .. }) => half,
@@ -136,7 +136,7 @@ impl<'c> Code<'_, '_, 'c> {
 
     /// Lanes have two parts of `bits` bits at the top: moves the lower part to the top if `odd` is
     /// 0, else leaves the upper one.
-    fn part_to_top(&self, x: VectorValue<'c>, odd: IntValue<'c>, bits: i64) -> Made<VectorValue<'c>> {
+    fn part_to_top(&self, x: VectorValue<'c>, odd: IntValue<'c>, bits: i64) -> EmitResult<VectorValue<'c>> {
         let even = self.e.b.build_xor(odd, self.e.int(1), "")?;
         let up = self.e.b.build_int_mul(even, self.e.int(bits), "")?;
         let up = self.e.lane_cast(self.e.one(up, Elem::I64)?, Elem::I32)?;
@@ -147,11 +147,11 @@ impl<'c> Code<'_, '_, 'c> {
     /// number is even.
     pub(super) fn pairs_of_steps(
         &mut self,
-        p: &Product<'c>,
+        p: &DotValues<'c>,
         place: RegisterTile<'c>,
         (a, b): (PointerValue<'c>, PointerValue<'c>),
         sums: &Sums<'c>,
-    ) -> Made<()> {
+    ) -> EmitResult<()> {
         const SUM: &str = "llvm.x86.avx512bf16.dpbf16ps.512";
         let (ty, pairs) = (self.e.lanes_of(p.elem, p.lanes), self.e.parameter_of(SUM, 1)?);
         let count = self.e.b.build_right_shift(p.inner, self.e.int(1), true, "")?;

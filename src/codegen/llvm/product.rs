@@ -6,7 +6,7 @@
 use inkwell::values::{IntValue, PointerValue};
 
 use super::code::{Code, Stride};
-use super::emit::Made;
+use super::emit::EmitResult;
 use super::lanes::Lane;
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
@@ -23,7 +23,7 @@ pub(super) struct Factor<'c> {
 }
 
 /// Values that all loops of one matmul use.
-pub(super) struct Product<'c> {
+pub(super) struct DotValues<'c> {
     pub(super) a: Factor<'c>,
     pub(super) b: RightOperand<'c>,
     pub(super) acc: PointerValue<'c>,
@@ -100,13 +100,13 @@ impl RightOperand<'_> {
 
 impl<'c> Code<'_, '_, 'c> {
     /// The address of a tile in scratch.
-    pub(super) fn in_scratch(&self, t: &TileType, scratch: PointerValue<'c>) -> Made<PointerValue<'c>> {
+    pub(super) fn in_scratch(&self, t: &TileType, scratch: PointerValue<'c>) -> EmitResult<PointerValue<'c>> {
         let Space::L1(offset, _) = t.space else { return Err("an operand is not in scratch".into()) };
         self.e.offset(scratch, self.e.int(i64::from(offset)))
     }
 
     /// An operand in scratch, or read in place from its buffer.
-    pub(super) fn factor(&self, v: tile::Value, t: &TileType, scratch: PointerValue<'c>) -> Made<Factor<'c>> {
+    pub(super) fn factor(&self, v: tile::Value, t: &TileType, scratch: PointerValue<'c>) -> EmitResult<Factor<'c>> {
         if t.space != Space::Window {
             let (row, col) = (self.e.int(i64::from(t.pitch())), self.e.int(i64::from(t.element_bytes())));
             return Ok(Factor { start: self.in_scratch(t, scratch)?, row, col, elem: t.elem });
@@ -126,8 +126,8 @@ impl<'c> Code<'_, '_, 'c> {
         &mut self,
         count: Count<'c>,
         sizes: &[(i64, i64)],
-        mut body: impl FnMut(&mut Self, i64, IntValue<'c>) -> Made<()>,
-    ) -> Made<()> {
+        mut body: impl FnMut(&mut Self, i64, IntValue<'c>) -> EmitResult<()>,
+    ) -> EmitResult<()> {
         let (mut known, mut at) = (0, self.e.int(0));
         for (size, times) in sizes {
             match count {
@@ -151,7 +151,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// Initialises the sums of a register tile.
-    pub(super) fn start_sums(&self, p: &Product<'c>, place: RegisterTile<'c>) -> Made<Sums<'c>> {
+    pub(super) fn start_sums(&self, p: &DotValues<'c>, place: RegisterTile<'c>) -> EmitResult<Sums<'c>> {
         let vector_bytes = i64::from(p.lanes) * p.bytes;
         let col_bytes = self.e.b.build_int_mul(place.col, self.e.int(p.bytes), "")?;
         let acc = self.steps(p.acc, place.row, self.e.int(p.pitch))?;
@@ -174,7 +174,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// Adds the accumulator's contents, unless the sums started with a constant, and stores them.
-    pub(super) fn store_sums(&self, p: &Product<'c>, sums: &Sums<'c>) -> Made<()> {
+    pub(super) fn store_sums(&self, p: &DotValues<'c>, sums: &Sums<'c>) -> EmitResult<()> {
         let ty = self.e.lanes_of(p.elem, p.lanes);
         for (home, sum) in sums {
             let value = self.e.b.build_load(ty, *sum, "")?.into_vector_value();

@@ -15,7 +15,7 @@ use inkwell::types::BasicTypeEnum;
 use inkwell::values::{BasicValue, BasicValueEnum, IntValue, PhiValue, PointerValue};
 
 use super::code::Code;
-use super::emit::{Emit, Made};
+use super::emit::{Emit, EmitResult};
 use super::lanes::Lane;
 use crate::lowering::vector::{Lowered, Shape, Word, lower};
 use crate::scalar::{BinaryOp, CmpOp};
@@ -26,7 +26,7 @@ use crate::vector::routine::{AddressMode, Body, InstData, Op, Terminator, Type};
 
 /// The LLVM counterpart of a routine's value.
 #[derive(Clone, Copy)]
-enum Held<'c> {
+enum ValueLocation<'c> {
     /// Lanes; a scalar is one.
     Lanes(Lane<'c>),
     /// The result of comparing indices.
@@ -36,7 +36,7 @@ enum Held<'c> {
 }
 
 impl<'c> Code<'_, '_, 'c> {
-    pub(super) fn run(&self, extents: (Extent, Extent), insts: &[Inst], scratch: PointerValue<'c>) -> Made<()> {
+    pub(super) fn run(&self, extents: (Extent, Extent), insts: &[Inst], scratch: PointerValue<'c>) -> EmitResult<()> {
         // LLVM legalises masked accesses itself.
         let shape = Shape { features: self.e.features(), masks: true, ..Shape::for_cpu(self.e.level) };
         let lowered = lower("run", self.body, extents, insts, shape).map_err(|e| format!("a run: {e}"))?;
@@ -50,17 +50,17 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// Computes an argument of the routine.
-    fn word(&self, word: &Word, scratch: PointerValue<'c>) -> Made<Held<'c>> {
+    fn word(&self, word: &Word, scratch: PointerValue<'c>) -> EmitResult<ValueLocation<'c>> {
         Ok(match word {
-            Word::Index(v) => Held::Index(self.index(*v)?),
-            Word::Scalar(v) => Held::Lanes(self.scalar(*v)?),
-            Word::Address { buffer, indices } => Held::Address(self.address(*buffer, indices)?),
+            Word::Index(v) => ValueLocation::Index(self.index(*v)?),
+            Word::Scalar(v) => ValueLocation::Lanes(self.scalar(*v)?),
+            Word::Address { buffer, indices } => ValueLocation::Address(self.address(*buffer, indices)?),
             Word::StrideBytes { buffer, axis } => {
                 let (_, strides, elem) = self.buffer(*buffer)?;
                 let stride = strides.get(*axis).ok_or("a stride along an unknown axis")?;
-                Held::Index(self.stride_bytes(*stride, elem)?)
+                ValueLocation::Index(self.stride_bytes(*stride, elem)?)
             }
-            Word::Scratch => Held::Address(scratch),
+            Word::Scratch => ValueLocation::Address(scratch),
         })
     }
 }
@@ -69,7 +69,7 @@ impl<'c> Code<'_, '_, 'c> {
 struct Print<'p, 'm, 'c> {
     e: &'p Emit<'m, 'c>,
     body: &'p Body,
-    values: SecondaryMap<Value, Option<Held<'c>>>,
+    values: SecondaryMap<Value, Option<ValueLocation<'c>>>,
     blocks: BTreeMap<Block, BasicBlock<'c>>,
     /// Phis of block arguments.
     phis: SecondaryMap<Value, Option<PhiValue<'c>>>,
@@ -77,7 +77,7 @@ struct Print<'p, 'm, 'c> {
 
 impl<'c> Print<'_, '_, 'c> {
     /// Translates the routine, starting in the current block, and continues in a new one.
-    fn routine(&mut self) -> Made<()> {
+    fn routine(&mut self) -> EmitResult<()> {
         let (body, entry, next) = (self.body, self.e.here()?, self.e.block());
         for b in body.layout.iter().skip(1) {
             let here = self.e.block();
@@ -106,7 +106,7 @@ impl<'c> Print<'_, '_, 'c> {
                 }
                 Terminator::BrIf { condition, then, otherwise } => {
                     let condition = match self.held(*condition)? {
-                        Held::Test(x) => x,
+                        ValueLocation::Test(x) => x,
                         _ => self.e.first_int(self.lanes(*condition)?)?,
                     };
                     self.give(then)?;
@@ -121,19 +121,19 @@ impl<'c> Print<'_, '_, 'c> {
         Ok(())
     }
 
-    fn target(&self, block: Block) -> Made<BasicBlock<'c>> {
+    fn target(&self, block: Block) -> EmitResult<BasicBlock<'c>> {
         Ok(*self.blocks.get(&block).ok_or("a block without a counterpart")?)
     }
 
     /// Adds the arguments of a jump from the current block to the phis.
-    fn give(&self, call: &BlockCall) -> Made<()> {
+    fn give(&self, call: &BlockCall) -> EmitResult<()> {
         let from = self.e.here()?;
         for (arg, v) in self.body.block(call.block).args.iter().zip(&call.args) {
             let phi = self.phis[*arg].ok_or("an argument without a phi")?;
             let x: BasicValueEnum<'c> = match self.held(*v)? {
-                Held::Index(x) => x.into(),
-                Held::Address(x) => x.into(),
-                Held::Lanes(_) | Held::Test(_) => self.lanes(*v)?.value.into(),
+                ValueLocation::Index(x) => x.into(),
+                ValueLocation::Address(x) => x.into(),
+                ValueLocation::Lanes(_) | ValueLocation::Test(_) => self.lanes(*v)?.value.into(),
             };
             phi.add_incoming(&[(&x as &dyn BasicValue<'c>, from)]);
         }
@@ -148,43 +148,47 @@ impl<'c> Print<'_, '_, 'c> {
         }
     }
 
-    fn argument(&self, v: Value, phi: PhiValue<'c>) -> Held<'c> {
+    fn argument(&self, v: Value, phi: PhiValue<'c>) -> ValueLocation<'c> {
         let x = phi.as_basic_value();
         match *self.body.ty(v) {
-            Type::Lanes(elem, _) => Held::Lanes(Lane { value: x.into_vector_value(), elem }),
-            Type::Index => Held::Index(x.into_int_value()),
-            Type::Address => Held::Address(x.into_pointer_value()),
+            Type::Lanes(elem, _) => ValueLocation::Lanes(Lane { value: x.into_vector_value(), elem }),
+            Type::Index => ValueLocation::Index(x.into_int_value()),
+            Type::Address => ValueLocation::Address(x.into_pointer_value()),
         }
     }
 
-    fn held(&self, v: Value) -> Made<Held<'c>> {
+    fn held(&self, v: Value) -> EmitResult<ValueLocation<'c>> {
         Ok(self.values[v].ok_or("a value is used before its definition")?)
     }
 
-    fn lanes(&self, v: Value) -> Made<Lane<'c>> {
+    fn lanes(&self, v: Value) -> EmitResult<Lane<'c>> {
         match self.held(v)? {
-            Held::Lanes(x) => Ok(x),
-            Held::Test(x) => self.e.one(x, Elem::Bool),
-            Held::Index(_) | Held::Address(_) => Err("a value is not a vector".into()),
+            ValueLocation::Lanes(x) => Ok(x),
+            ValueLocation::Test(x) => self.e.one(x, Elem::Bool),
+            ValueLocation::Index(_) | ValueLocation::Address(_) => Err("a value is not a vector".into()),
         }
     }
 
-    fn index(&self, v: Value) -> Made<IntValue<'c>> {
+    fn index(&self, v: Value) -> EmitResult<IntValue<'c>> {
         match self.held(v)? {
-            Held::Index(x) => Ok(x),
-            Held::Lanes(_) | Held::Test(_) | Held::Address(_) => Err("a value is not an index".into()),
+            ValueLocation::Index(x) => Ok(x),
+            ValueLocation::Lanes(_) | ValueLocation::Test(_) | ValueLocation::Address(_) => {
+                Err("a value is not an index".into())
+            }
         }
     }
 
-    fn address(&self, v: Value) -> Made<PointerValue<'c>> {
+    fn address(&self, v: Value) -> EmitResult<PointerValue<'c>> {
         match self.held(v)? {
-            Held::Address(x) => Ok(x),
-            Held::Lanes(_) | Held::Test(_) | Held::Index(_) => Err("a value is not an address".into()),
+            ValueLocation::Address(x) => Ok(x),
+            ValueLocation::Lanes(_) | ValueLocation::Test(_) | ValueLocation::Index(_) => {
+                Err("a value is not an address".into())
+            }
         }
     }
 
     /// Splits off an addressing mode: address, remaining operands.
-    fn place<'o>(&self, place: AddressMode, operands: &'o [Value]) -> Made<(PointerValue<'c>, &'o [Value])> {
+    fn place<'o>(&self, place: AddressMode, operands: &'o [Value]) -> EmitResult<(PointerValue<'c>, &'o [Value])> {
         let (of_place, rest) = operands.split_at_checked(place.operands()).ok_or("a place without an address")?;
         let e = self.e;
         let mut at = self.address(*of_place.first().ok_or("a place without an address")?)?;
@@ -199,7 +203,7 @@ impl<'c> Print<'_, '_, 'c> {
     }
 
     /// The mask of the first `count` lanes.
-    fn lanes_below(&self, count: IntValue<'c>, n: u32) -> Made<Lane<'c>> {
+    fn lanes_below(&self, count: IntValue<'c>, n: u32) -> EmitResult<Lane<'c>> {
         // In 32 bits, like the masked lanes; `count` is at most `n`.
         let e = self.e;
         let count = e.index_binary(BinaryOp::Min, count, e.int(i64::from(n)))?;
@@ -209,11 +213,11 @@ impl<'c> Print<'_, '_, 'c> {
     }
 
     /// The mask of the optional count, the last operand.
-    fn counted(&self, count: &[Value], n: u32) -> Made<Option<Lane<'c>>> {
+    fn counted(&self, count: &[Value], n: u32) -> EmitResult<Option<Lane<'c>>> {
         count.first().map(|count| self.lanes_below(self.index(*count)?, n)).transpose()
     }
 
-    fn instruction(&self, inst: &InstData) -> Made<Option<Held<'c>>> {
+    fn instruction(&self, inst: &InstData) -> EmitResult<Option<ValueLocation<'c>>> {
         let e = self.e;
         let ty = inst.result.map(|v| *self.body.ty(v));
         let lanes = match ty {
@@ -221,17 +225,17 @@ impl<'c> Print<'_, '_, 'c> {
             _ => 1,
         };
         let held = match (&inst.op, inst.operands.as_slice()) {
-            (Op::Const(s), []) if ty == Some(Type::Index) => Held::Index(e.int(s.as_i64())),
+            (Op::Const(s), []) if ty == Some(Type::Index) => ValueLocation::Index(e.int(s.as_i64())),
             (Op::Binary(BinaryOp::Add), [a, b]) if ty == Some(Type::Address) => {
-                Held::Address(e.offset(self.address(*a)?, self.index(*b)?)?)
+                ValueLocation::Address(e.offset(self.address(*a)?, self.index(*b)?)?)
             }
             (Op::Binary(op), [a, b]) if ty == Some(Type::Index) => {
-                Held::Index(e.index_binary(*op, self.index(*a)?, self.index(*b)?)?)
+                ValueLocation::Index(e.index_binary(*op, self.index(*a)?, self.index(*b)?)?)
             }
             (Op::Compare(op), [a, b]) if *self.body.ty(*a) == Type::Index => {
-                Held::Test(e.compare_ints(*op, self.index(*a)?, self.index(*b)?)?)
+                ValueLocation::Test(e.compare_ints(*op, self.index(*a)?, self.index(*b)?)?)
             }
-            (Op::Address(place), operands) => Held::Address(self.place(*place, operands)?.0),
+            (Op::Address(place), operands) => ValueLocation::Address(self.place(*place, operands)?.0),
             (Op::Store { elem, place, .. }, operands) => {
                 let (at, rest) = self.place(*place, operands)?;
                 let [x, mask @ ..] = rest else { return Err("a store without a value".into()) };
@@ -252,14 +256,14 @@ impl<'c> Print<'_, '_, 'c> {
             }
             (op, operands) => {
                 let elem = ty.and_then(Type::elem).ok_or_else(|| format!("`{op}` is not supported"))?;
-                Held::Lanes(self.on_lanes(op, operands, elem, lanes)?)
+                ValueLocation::Lanes(self.on_lanes(op, operands, elem, lanes)?)
             }
         };
         Ok(Some(held))
     }
 
     /// Operations with `n` lanes of type `to` as the result.
-    fn on_lanes(&self, op: &Op, operands: &[Value], to: Elem, n: u32) -> Made<Lane<'c>> {
+    fn on_lanes(&self, op: &Op, operands: &[Value], to: Elem, n: u32) -> EmitResult<Lane<'c>> {
         let e = self.e;
         match (op, operands) {
             (Op::Load { elem, place, .. }, _) => {
@@ -279,9 +283,9 @@ impl<'c> Print<'_, '_, 'c> {
             }
             _ => {}
         }
-        let operands = operands.iter().map(|v| self.lanes(*v)).collect::<Made<Vec<Lane<'c>>>>()?;
+        let operands = operands.iter().map(|v| self.lanes(*v)).collect::<EmitResult<Vec<Lane<'c>>>>()?;
         let lane = |value, elem| Lane { value, elem };
-        let floats = |predicate, x: &Lane<'c>, y: &Lane<'c>| -> Made<Lane<'c>> {
+        let floats = |predicate, x: &Lane<'c>, y: &Lane<'c>| -> EmitResult<Lane<'c>> {
             Ok(lane(e.b.build_float_compare(predicate, x.value, y.value, "")?, Elem::Bool))
         };
         Ok(match (op, operands.as_slice()) {

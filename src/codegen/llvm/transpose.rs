@@ -7,7 +7,7 @@
 use inkwell::values::{IntValue, PointerValue};
 
 use super::code::Code;
-use super::emit::Made;
+use super::emit::EmitResult;
 use super::lanes::Lane;
 use crate::shape::Elem;
 use crate::tile::{InstData, TileType};
@@ -22,11 +22,11 @@ struct ScratchTile<'c> {
 
 impl<'c> Code<'_, '_, 'c> {
     /// Emits `result = x^T`.
-    pub(super) fn transpose(&mut self, data: &InstData, scratch: PointerValue<'c>) -> Made<()> {
+    pub(super) fn transpose(&mut self, data: &InstData, scratch: PointerValue<'c>) -> EmitResult<()> {
         let from = self.tile(data.operands.first().copied().ok_or("`transpose` without an operand")?)?;
         let to = self.tile(data.result.ok_or("`transpose` without a result")?)?;
         let (rows, cols) = (self.extent(from.rows)?, self.extent(from.cols)?);
-        let place = |code: &Self, t: &TileType| -> Made<ScratchTile<'c>> {
+        let place = |code: &Self, t: &TileType| -> EmitResult<ScratchTile<'c>> {
             let (pitch, bytes) = (i64::from(t.pitch()), i64::from(t.element_bytes()));
             Ok(ScratchTile { start: code.in_scratch(t, scratch)?, pitch, bytes })
         };
@@ -58,12 +58,19 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// The address of an element.
-    fn element(&self, p: ScratchTile<'c>, row: IntValue<'c>, col: IntValue<'c>) -> Made<PointerValue<'c>> {
+    fn element(&self, p: ScratchTile<'c>, row: IntValue<'c>, col: IntValue<'c>) -> EmitResult<PointerValue<'c>> {
         let at = self.steps(p.start, row, self.e.int(p.pitch))?;
         self.steps(at, col, self.e.int(p.bytes))
     }
 
-    fn single(&self, elem: Elem, x: ScratchTile<'c>, y: ScratchTile<'c>, r: IntValue<'c>, c: IntValue<'c>) -> Made<()> {
+    fn single(
+        &self,
+        elem: Elem,
+        x: ScratchTile<'c>,
+        y: ScratchTile<'c>,
+        r: IntValue<'c>,
+        c: IntValue<'c>,
+    ) -> EmitResult<()> {
         let element = self.e.load_scratch(elem, self.element(x, r, c)?, 1)?;
         self.e.store_scratch(element, self.element(y, c, r)?)
     }
@@ -78,7 +85,7 @@ impl<'c> Code<'_, '_, 'c> {
         pitch: i64,
         to: PointerValue<'c>,
         to_pitch: i64,
-    ) -> Made<()> {
+    ) -> EmitResult<()> {
         let mut rows = Vec::new();
         for i in 0..i64::from(side) {
             let at = self.e.offset(from, self.e.int(i * pitch))?;

@@ -26,7 +26,7 @@
 use super::kernel::{Code, offset_of};
 use super::lanes::{Lane, ptx_type};
 use super::mapping::power_of_two;
-use super::product::{Product, Side, Source, Window, size, whole};
+use super::product::{DotEmitter, Side, Source, Window, size, whole};
 use super::slices::Item;
 use crate::ptx::words::{Compare, Half, Relu, Round, Sat, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as PtxType};
@@ -140,7 +140,7 @@ impl Code<'_> {
             }
         };
         let adds = body.ty(*acc).tile().cloned();
-        let mut product = Product {
+        let mut product = DotEmitter {
             elem,
             sides,
             windows,
@@ -191,7 +191,7 @@ impl Code<'_> {
     }
 }
 
-impl Product<'_, '_> {
+impl DotEmitter<'_, '_> {
     /// Computes the result in blocks of all threads' rectangles.
     fn make(&mut self) -> Result<(), String> {
         self.blocks(0, &mut |s, row| {

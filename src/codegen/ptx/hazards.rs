@@ -29,30 +29,33 @@ pub(super) enum Meeting {
 
 /// Accessed memory: a byte range of shared memory with its row pitch, or a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum MemoryRange {
     Shared { start: u64, end: u64, pitch: u64 },
     Buffer(Value),
 }
 
-impl Place {
+impl MemoryRange {
     /// The memory of a tile, if it is in shared memory.
-    pub(super) fn from_tile(t: &TileType) -> Option<Place> {
+    pub(super) fn from_tile(t: &TileType) -> Option<MemoryRange> {
         let Space::L1(offset, _) = t.space else { return None };
         let (start, rows) = (u64::from(offset), t.rows.capacity().max(0).unsigned_abs());
         let pitch = u64::from(t.pitch());
-        Some(Place::Shared { start, end: start + pitch * rows, pitch })
+        Some(MemoryRange::Shared { start, end: start + pitch * rows, pitch })
     }
 
-    fn meets(self, other: Place) -> bool {
+    fn meets(self, other: MemoryRange) -> bool {
         match (self, other) {
-            (Place::Shared { start: a, end: b, .. }, Place::Shared { start: c, end: d, .. }) => a < d && c < b,
-            (Place::Buffer(a), Place::Buffer(b)) => a == b,
-            (Place::Shared { .. }, Place::Buffer(_)) | (Place::Buffer(_), Place::Shared { .. }) => false,
+            (MemoryRange::Shared { start: a, end: b, .. }, MemoryRange::Shared { start: c, end: d, .. }) => {
+                a < d && c < b
+            }
+            (MemoryRange::Buffer(a), MemoryRange::Buffer(b)) => a == b,
+            (MemoryRange::Shared { .. }, MemoryRange::Buffer(_))
+            | (MemoryRange::Buffer(_), MemoryRange::Shared { .. }) => false,
         }
     }
 
     /// The barrier needed between conflicting accesses to two ranges, if any.
-    pub(super) fn meeting(self, other: Place, rows_by_warp: bool) -> Option<Meeting> {
+    pub(super) fn meeting(self, other: MemoryRange, rows_by_warp: bool) -> Option<Meeting> {
         let who = if rows_by_warp && self == other { Meeting::Warp } else { Meeting::Block };
         self.meets(other).then_some(who)
     }
@@ -61,14 +64,14 @@ impl Place {
 /// Accesses since the last barrier.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Accesses {
-    reads: BTreeSet<Place>,
-    writes: BTreeSet<Place>,
+    reads: BTreeSet<MemoryRange>,
+    writes: BTreeSet<MemoryRange>,
 }
 
 impl Accesses {
     /// The barrier needed between two sets of accesses, if any.
     fn conflict(&self, next: &Accesses, rows_by_warp: bool) -> Option<Meeting> {
-        let most = |a: &BTreeSet<Place>, b: &BTreeSet<Place>| {
+        let most = |a: &BTreeSet<MemoryRange>, b: &BTreeSet<MemoryRange>| {
             a.iter().flat_map(|x| b.iter().filter_map(|y| x.meeting(*y, rows_by_warp))).max()
         };
         let pairs = [(&self.writes, &next.reads), (&self.writes, &next.writes), (&self.reads, &next.writes)];
@@ -178,10 +181,13 @@ fn accesses(body: &Body, inst: Inst, written: &BTreeSet<Value>) -> Accesses {
             // A matmul reads its windows.
             let window = body.def_inst(*v).filter(|d| matches!(d.op, Op::Window { .. }));
             out.reads.extend(
-                window.and_then(|d| d.operands.first()).filter(|b| written.contains(b)).map(|b| Place::Buffer(*b)),
+                window
+                    .and_then(|d| d.operands.first())
+                    .filter(|b| written.contains(b))
+                    .map(|b| MemoryRange::Buffer(*b)),
             );
         }
-        let buffer = data.operands.first().filter(|b| written.contains(b)).map(|b| Place::Buffer(*b));
+        let buffer = data.operands.first().filter(|b| written.contains(b)).map(|b| MemoryRange::Buffer(*b));
         match data.op {
             Op::Load { .. } | Op::LoadScalar => out.reads.extend(buffer),
             Op::Store { .. } => out.writes.extend(buffer),
@@ -192,6 +198,6 @@ fn accesses(body: &Body, inst: Inst, written: &BTreeSet<Value>) -> Accesses {
 }
 
 /// The bytes of a tile in shared memory, if it is there.
-fn shared(body: &Body, v: Value) -> Option<Place> {
-    body.ty(v).tile().and_then(Place::from_tile)
+fn shared(body: &Body, v: Value) -> Option<MemoryRange> {
+    body.ty(v).tile().and_then(MemoryRange::from_tile)
 }

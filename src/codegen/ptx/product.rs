@@ -60,7 +60,7 @@ pub(super) fn whole(side: &Side) -> i64 {
     (side.extent.capacity() + own - 1) / own * own
 }
 
-pub(super) struct Product<'c, 'a> {
+pub(super) struct DotEmitter<'c, 'a> {
     pub(super) code: &'c mut Code<'a>,
     pub(super) elem: Elem,
     /// Rows, columns.

@@ -10,7 +10,7 @@
 //!
 //! The order of combination depends only on extents and threads, so results are deterministic.
 
-use super::hazards::{Meeting, Place};
+use super::hazards::{Meeting, MemoryRange};
 use super::kernel::{WARP, offset_of};
 use super::lanes::{Lane, ptx_type};
 use super::partial::Accumulator;
@@ -218,10 +218,10 @@ impl Run<'_, '_> {
     /// results are read by all threads before their first result.
     fn overwrites(&self, alone: bool) -> Option<Meeting> {
         let (body, by_warp, outer) = (self.code.body, self.code.rows_by_warp, self.outer);
-        let place = |v: Value| body.ty(v).tile().and_then(Place::from_tile);
+        let place = |v: Value| body.ty(v).tile().and_then(MemoryRange::from_tile);
         let is_common = |v: Value| body.ty(v).tile().is_none_or(|t| [t.rows, t.cols][outer].is_one());
         let operands = self.insts().iter().flat_map(|i| &body.inst(*i).operands);
-        let read: Vec<(Place, bool)> = operands.filter_map(|v| Some((place(*v)?, is_common(*v)))).collect();
+        let read: Vec<(MemoryRange, bool)> = operands.filter_map(|v| Some((place(*v)?, is_common(*v)))).collect();
         let written = self.accumulators.iter().filter_map(|a| place(a.result));
         let meetings = written.flat_map(|w| {
             let of_others = read.iter().filter(move |(r, common)| !alone || *common || *r != w);

@@ -18,7 +18,7 @@ use super::emit::at;
 use super::lanes::{Lane, ptx_type};
 use super::mapping::power_of_two;
 use super::multiples::WIDTH;
-use super::product::{Product, Source, size};
+use super::product::{DotEmitter, Source, size};
 use crate::ptx::words::{Compare, Vector};
 use crate::ptx::{Op as P, Operand, Type as PtxType};
 use crate::tile::Extent;
@@ -47,7 +47,7 @@ enum Group {
     Rows,
 }
 
-impl Product<'_, '_> {
+impl DotEmitter<'_, '_> {
     /// The items that this thread copies for a side, whose block begins at `start`.
     pub(super) fn items(&mut self, side: usize, start: &Operand) -> Vec<Item> {
         let (Some(w), Source::Slice { offset, pitch }) = (&self.windows[side], &self.sources[side]) else {

@@ -35,7 +35,7 @@ const S32: PtxType = PtxType::S32;
 /// An operand in memory: address of its first element, strides in bytes between steps and between
 /// rows (or columns), element type.
 #[derive(Clone)]
-struct Place {
+struct OperandMemory {
     base: Operand,
     step: Operand,
     other: Operand,
@@ -47,8 +47,8 @@ struct Place {
 /// State of compiling a matmul.
 struct Split<'c, 'a> {
     code: &'c mut Code<'a>,
-    left: Place,
-    right: Place,
+    left: OperandMemory,
+    right: OperandMemory,
     /// Elements of a chunk of the right operand (two per byte with 4 bits).
     width: i64,
     rows: i64,
@@ -102,7 +102,7 @@ impl Code<'_> {
     }
 
     /// The location of an operand; `other` is the axis of its tile that is not along steps.
-    fn place(&mut self, v: Value, other: usize) -> Result<Place, String> {
+    fn place(&mut self, v: Value, other: usize) -> Result<OperandMemory, String> {
         let Some(InstData { op, operands, .. }) = self.body.def_inst(v) else {
             return Err("an operand is not in memory".into());
         };
@@ -122,7 +122,7 @@ impl Code<'_> {
         let bytes = along.map(|axis| axis.and_then(|a| strides.get(a).cloned()).unwrap_or(Operand::Int(0)));
         let [rows, cols] = bytes.map(|stride| self.stride_bytes(&stride, elem));
         let (step, other) = if other == 0 { (cols, rows) } else { (rows, cols) };
-        Ok(Place { base, step, other, elem, read_only, scaled })
+        Ok(OperandMemory { base, step, other, elem, read_only, scaled })
     }
 }
 

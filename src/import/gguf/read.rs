@@ -13,7 +13,7 @@ const MOST_ELEMENTS: u64 = 1 << 40;
 
 /// Storage format of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StorageType {
     /// 32-bit floats.
     F32,
     /// 16-bit floats.
@@ -37,14 +37,14 @@ const KINDS: [&str; 40] = [
     "F64", "IQ1_M", "BF16", "", "", "", "TQ1_0", "TQ2_0", "", "", "", "MXFP4",
 ];
 
-impl Kind {
-    fn from_number(number: u32, tensor: &str) -> Result<Kind, Refusal> {
+impl StorageType {
+    fn from_number(number: u32, tensor: &str) -> Result<StorageType, Refusal> {
         Ok(match number {
-            0 => Kind::F32,
-            1 => Kind::F16,
-            2 => Kind::Q4_0,
-            8 => Kind::Q8_0,
-            30 => Kind::BF16,
+            0 => StorageType::F32,
+            1 => StorageType::F16,
+            2 => StorageType::Q4_0,
+            8 => StorageType::Q8_0,
+            30 => StorageType::BF16,
             _ => {
                 let name = KINDS.get(number as usize).copied().filter(|name| !name.is_empty());
                 let name = name.map_or(format!("of type {number}"), str::to_owned);
@@ -61,10 +61,10 @@ impl Kind {
         let blocks =
             |bytes: u64| count.is_multiple_of(BLOCK as u64).then(|| (count / BLOCK as u64).checked_mul(bytes))?;
         match self {
-            Kind::F32 => count.checked_mul(4),
-            Kind::F16 | Kind::BF16 => count.checked_mul(2),
-            Kind::Q8_0 => blocks(34),
-            Kind::Q4_0 => blocks(18),
+            StorageType::F32 => count.checked_mul(4),
+            StorageType::F16 | StorageType::BF16 => count.checked_mul(2),
+            StorageType::Q8_0 => blocks(34),
+            StorageType::Q4_0 => blocks(18),
         }
     }
 }
@@ -76,7 +76,7 @@ pub struct Stored<'b> {
     pub name: String,
     /// Extents, outermost first (the file has them innermost first).
     pub shape: Vec<u64>,
-    pub kind: Kind,
+    pub kind: StorageType,
     pub data: &'b [u8],
 }
 
@@ -228,7 +228,7 @@ pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
     let mut places = Vec::new();
     for (name, shape, kind, offset) in described {
         let shown = name.escape_debug().to_string();
-        let kind = Kind::from_number(kind, &shown)?;
+        let kind = StorageType::from_number(kind, &shown)?;
         let count = shape.iter().try_fold(1u64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MOST_ELEMENTS);
         let row = shape.last().copied().unwrap_or(1);
         let size = count.filter(|_| kind.bytes(row).is_some()).and_then(|n| kind.bytes(n));

@@ -4,15 +4,15 @@
 //! scale and an 8-bit integer exactly.
 
 use super::model::{Layout, Model};
-use super::read::{BLOCK, Kind, Stored};
+use super::read::{BLOCK, StorageType, Stored};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
 /// A tensor's element type in the output file, and its size in bytes.
-fn stored_as(layout: Layout, kind: Kind) -> (&'static str, u64) {
+fn stored_as(layout: Layout, kind: StorageType) -> (&'static str, u64) {
     match kind {
-        Kind::F16 if layout != Layout::PlusOne => ("F16", 2),
-        Kind::BF16 if layout != Layout::PlusOne => ("BF16", 2),
+        StorageType::F16 if layout != Layout::PlusOne => ("F16", 2),
+        StorageType::BF16 if layout != Layout::PlusOne => ("BF16", 2),
         _ => ("F32", 4),
     }
 }
@@ -46,12 +46,12 @@ fn data(layout: Layout, stored: &Stored<'_>) -> Vec<u8> {
     let (_, size) = stored_as(layout, stored.kind);
     let size = if size == 2 { 2 } else { 4 };
     let elements = match stored.kind {
-        Kind::F32 => stored.data.to_vec(),
-        Kind::F16 | Kind::BF16 if size == 2 => stored.data.to_vec(),
-        Kind::F16 => floats(stored.data, half::f16::to_f32),
-        Kind::BF16 => floats(stored.data, |x| half::bf16::from_bits(x.to_bits()).to_f32()),
-        Kind::Q8_0 => blocks(stored.data, 34, |quants, i| i32::from(quants[i].cast_signed())),
-        Kind::Q4_0 => blocks(stored.data, 18, |quants, i| match i.checked_sub(BLOCK / 2) {
+        StorageType::F32 => stored.data.to_vec(),
+        StorageType::F16 | StorageType::BF16 if size == 2 => stored.data.to_vec(),
+        StorageType::F16 => floats(stored.data, half::f16::to_f32),
+        StorageType::BF16 => floats(stored.data, |x| half::bf16::from_bits(x.to_bits()).to_f32()),
+        StorageType::Q8_0 => blocks(stored.data, 34, |quants, i| i32::from(quants[i].cast_signed())),
+        StorageType::Q4_0 => blocks(stored.data, 18, |quants, i| match i.checked_sub(BLOCK / 2) {
             None => i32::from(quants[i] & 15) - 8,
             Some(i) => i32::from(quants[i] >> 4) - 8,
         }),

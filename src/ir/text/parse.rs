@@ -5,7 +5,7 @@
 
 use super::operand::{Literals, Scope, Site, fail, form};
 use super::operations;
-use super::print::{Anchor, At};
+use super::print::{Anchor, PrintedPart};
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::{
@@ -68,7 +68,7 @@ impl Parser {
         Span::new(self.file, p.start, p.end)
     }
 
-    fn mark(&mut self, fused: Option<Inst>, at: At, place: TextSpan) {
+    fn mark(&mut self, fused: Option<Inst>, at: PrintedPart, place: TextSpan) {
         let anchor = Anchor { function: self.function, fused, at };
         let span = self.span(place);
         self.out.places.push((anchor, span));
@@ -130,7 +130,7 @@ impl Parser {
                 "module" if named => fail(codes::STRUCTURE, s.place, "there is one `module` line"),
                 "module" => {
                     named = true;
-                    self.mark(None, At::Head, s.place);
+                    self.mark(None, PrintedPart::Head, s.place);
                     one_string(s).map(|name| self.out.module.name = name)
                 }
                 "file" => one_string(s).map(|name| self.out.module.files.push(name)),
@@ -161,7 +161,7 @@ impl Parser {
             .map(|c| form(read::single(c).and_then(read::integer::<u64>)))
             .collect::<Result<Vec<u64>, CodedError>>()?;
         let ty = form(one(&s.types, s.place).and_then(read::single).and_then(read::tensor_type))?;
-        self.mark(None, At::Param(self.out.module.params.len()), s.place);
+        self.mark(None, PrintedPart::Param(self.out.module.params.len()), s.place);
         self.out.module.params.push(ParamDecl { name: name.to_string(), counts, ty });
         Ok(())
     }
@@ -199,7 +199,7 @@ impl Parser {
             f.results.push(form(result(out))?);
         }
         let place = TextSpan { end: head.place.end, ..s.place };
-        self.mark(None, At::Head, place);
+        self.mark(None, PrintedPart::Head, place);
         let Some(body) = &s.body else {
             return fail(codes::STRUCTURE, s.place, "the function has no body");
         };
@@ -227,7 +227,7 @@ impl Parser {
             "where" => {
                 let fact = form(one(&s.args, s.place).and_then(read::single).and_then(read::fact))?;
                 let loc = self.loc(s);
-                self.mark(None, At::Check(f.checks.len()), s.place);
+                self.mark(None, PrintedPart::Check(f.checks.len()), s.place);
                 f.checks.push((fact, loc));
             }
             "tapped" => f.tapped = true,
@@ -266,7 +266,7 @@ impl Parser {
                         }
                     }
                     current = Some(block);
-                    self.mark(None, At::Block(block), b.place);
+                    self.mark(None, PrintedPart::Block(block), b.place);
                     if scope.blocks.insert(b.name.clone(), block).is_some() {
                         let e = TextError::new(b.place, format!("`^{}` is defined twice", b.name));
                         self.error(codes::DEFINED_TWICE, e);
@@ -365,14 +365,14 @@ impl Parser {
 
     fn statement(&mut self, site: &mut Site<'_>, s: &Statement, inst: Option<Inst>) -> Result<(), CodedError> {
         if is_terminator(s) {
-            self.mark(site.scope.fused, At::Terminator(site.block), s.place);
+            self.mark(site.scope.fused, PrintedPart::Terminator(site.block), s.place);
             let t = terminator(site, s)?;
             site.f.terminate(site.block, t);
             return Ok(());
         }
         // There is no instruction if its declaration was invalid, which was reported.
         let Some(inst) = inst else { return Ok(()) };
-        self.mark(site.scope.fused, At::Inst(inst), s.place);
+        self.mark(site.scope.fused, PrintedPart::Inst(inst), s.place);
         let (op, operands) = if s.head == "fused" {
             if site.scope.fused.is_some() {
                 return fail(codes::STRUCTURE, s.place, "a fused region cannot contain another");

@@ -22,7 +22,7 @@ const LOC_COLUMN: usize = 72;
 
 /// The part of a module that a line prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum PrintedPart {
     /// The head of the module, or of a function.
     Head,
     /// Index of a module parameter.
@@ -37,13 +37,13 @@ pub enum At {
     Terminator(Block),
 }
 
-impl From<ssa::verify::At> for At {
-    fn from(at: ssa::verify::At) -> At {
+impl From<ssa::verify::ErrorLocation> for PrintedPart {
+    fn from(at: ssa::verify::ErrorLocation) -> PrintedPart {
         match at {
-            ssa::verify::At::Head => At::Head,
-            ssa::verify::At::Block(b) => At::Block(b),
-            ssa::verify::At::Inst(i) => At::Inst(i),
-            ssa::verify::At::Terminator(b) => At::Terminator(b),
+            ssa::verify::ErrorLocation::Head => PrintedPart::Head,
+            ssa::verify::ErrorLocation::Block(b) => PrintedPart::Block(b),
+            ssa::verify::ErrorLocation::Inst(i) => PrintedPart::Inst(i),
+            ssa::verify::ErrorLocation::Terminator(b) => PrintedPart::Terminator(b),
         }
     }
 }
@@ -56,7 +56,7 @@ pub struct Anchor {
     /// The fused instruction that contains it.
     pub fused: Option<Inst>,
     /// The part inside the function or region.
-    pub at: At,
+    pub at: PrintedPart,
 }
 
 /// Text, with the line number of each part.
@@ -72,7 +72,7 @@ pub fn print_with_anchors(module: &Module) -> Printed {
     let mut p = Printer { out: Printed::default(), line: 0, files: &module.files, function: None };
     p.out.text += "module ";
     p.out.text += &quoted(&module.name);
-    p.end(None, At::Head, Loc::default());
+    p.end(None, PrintedPart::Head, Loc::default());
     for file in &module.files {
         p.out.text += "file ";
         p.out.text += &quoted(file);
@@ -93,7 +93,7 @@ pub fn print_with_anchors(module: &Module) -> Printed {
             let _ = write!(p.out.text, "[{}]", counts.join(", "));
         }
         p.ty(&param.ty);
-        p.end(None, At::Param(i), Loc::default());
+        p.end(None, PrintedPart::Param(i), Loc::default());
     }
     for state in &module.states {
         p.out.text += "state ";
@@ -192,18 +192,18 @@ impl Printer<'_> {
     }
 
     /// Ends the line of a part, with its source location.
-    fn end(&mut self, fused: Option<Inst>, at: At, loc: Loc) {
+    fn end(&mut self, fused: Option<Inst>, at: PrintedPart, loc: Loc) {
         self.end_of_several(fused, at, loc, &[]);
     }
 
     /// Like [`Printer::end`], with the locations of the operations that it was fused from.
-    fn end_of_several(&mut self, fused: Option<Inst>, at: At, loc: Loc, parts: &[(&str, Loc)]) {
+    fn end_of_several(&mut self, fused: Option<Inst>, at: PrintedPart, loc: Loc, parts: &[(&str, Loc)]) {
         self.mark(fused, at);
         self.place(loc, parts, LOC_COLUMN);
         self.end_line();
     }
 
-    fn mark(&mut self, fused: Option<Inst>, at: At) {
+    fn mark(&mut self, fused: Option<Inst>, at: PrintedPart) {
         self.out.lines.push((Anchor { function: self.function, fused, at }, self.line));
     }
 
@@ -258,7 +258,7 @@ impl Printer<'_> {
                 let _ = write!(self.out.text, "({})", args.join(", "));
             }
             self.out.text.push(':');
-            self.end(None, At::Block(*b), Loc::default());
+            self.end(None, PrintedPart::Block(*b), Loc::default());
             self.block(f, *b, &names, None);
         }
         self.out.text.push('}');
@@ -289,7 +289,7 @@ impl Printer<'_> {
             let _ = write!(text, "{}{}{}", if i > 0 { ", " } else { "" }, if r.batch { "batch " } else { "" }, r.ty);
         }
         *text += ") {";
-        self.end(None, At::Head, Loc::default());
+        self.end(None, PrintedPart::Head, Loc::default());
         if !f.doc.is_empty() {
             for line in f.doc.split('\n') {
                 self.out.text += "  doc ";
@@ -299,7 +299,7 @@ impl Printer<'_> {
         }
         for (i, (fact, loc)) in f.checks.iter().enumerate() {
             let _ = write!(self.out.text, "  where {fact}");
-            self.end(None, At::Check(i), *loc);
+            self.end(None, PrintedPart::Check(i), *loc);
         }
         if f.tapped {
             self.out.text += "  tapped";
@@ -332,11 +332,11 @@ impl Printer<'_> {
             // would be taken for its own.
             let told = |n: usize| steps.iter().skip(n).any(|(name, loc)| *name == steps[n].0 && loc.line > 0);
             let parts: Vec<(&str, Loc)> = (0..steps.len()).filter(|n| told(*n)).map(|n| steps[n]).collect();
-            self.end_of_several(fused, At::Inst(*i), inst.loc, &parts);
+            self.end_of_several(fused, PrintedPart::Inst(*i), inst.loc, &parts);
         }
         self.out.text += indent;
         self.out.text += &terminator(f, names, &f.block(b).terminator, fused.is_some());
-        self.end(fused, At::Terminator(b), Loc::default());
+        self.end(fused, PrintedPart::Terminator(b), Loc::default());
     }
 
     fn fused(&mut self, f: &Function, i: Inst, kind: FusionKind, body: &Function, names: &Names) {
@@ -352,7 +352,7 @@ impl Printer<'_> {
         }
         let ty = inst.result.map_or(String::new(), |v| format!(" : {}", f.ty(v)));
         let _ = write!(self.out.text, "fused {}({}){ty}", kind.name(), bound.join(", "));
-        self.mark(None, At::Inst(i));
+        self.mark(None, PrintedPart::Inst(i));
         self.place(inst.loc, &[], 0);
         self.out.text += " {";
         self.end_line();

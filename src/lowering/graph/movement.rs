@@ -33,9 +33,9 @@ impl<'a> Builder<'a> {
         for (side, parts) in [(&pattern.left, &mut before), (&pattern.right, &mut after)] {
             parts.extend(parts_of(side, rest_len));
         }
-        let mut length = |part: &Part| match part {
-            Part::Rest(i) => rest.get(*i).cloned(),
-            Part::Name(name) => lengths.get(name).cloned(),
+        let mut length = |part: &AxisPart| match part {
+            AxisPart::Rest(i) => rest.get(*i).cloned(),
+            AxisPart::Name(name) => lengths.get(name).cloned(),
         };
         let lengths_before: Option<Vec<Dim>> = before.iter().map(&mut length).collect();
         let perm: Option<Vec<usize>> = after.iter().map(|part| before.iter().position(|p| p == part)).collect();
@@ -382,19 +382,19 @@ enum Index {
 
 /// A component of an axis, once `..` is expanded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part<'p> {
+enum AxisPart<'p> {
     Rest(usize),
     Name(&'p str),
 }
 
 /// Parts of one side in order, without parts of length 1.
-fn parts_of(side: &Side, rest: usize) -> Vec<Part<'_>> {
+fn parts_of(side: &Side, rest: usize) -> Vec<AxisPart<'_>> {
     let mut out = Vec::new();
     for item in side {
         match item {
-            Item::Rest => out.extend((0..rest).map(Part::Rest)),
+            Item::Rest => out.extend((0..rest).map(AxisPart::Rest)),
             Item::Axis(atoms) => out.extend(atoms.iter().filter_map(|atom| match atom {
-                Atom::Name(name) => Some(Part::Name(name.as_str())),
+                Atom::Name(name) => Some(AxisPart::Name(name.as_str())),
                 Atom::One => None,
             })),
         }

@@ -21,7 +21,7 @@ pub(super) struct PackedArea {
 }
 
 /// A part of the packed area.
-pub(super) struct Part {
+pub(super) struct PackedTensor {
     /// Start in the packed area, in bytes.
     pub(super) offset: u64,
     /// The whole buffer: `[layers.., shape..]`.
@@ -55,7 +55,7 @@ struct Joined {
 impl PackedArea {
     /// Reserves space for views concatenated along an axis; `None` if the size is not a constant,
     /// or is 0. The views agree in all other axes.
-    pub(super) fn join(&mut self, windows: &[(&ParamDecl, View)], axis: usize) -> Option<Part> {
+    pub(super) fn join(&mut self, windows: &[(&ParamDecl, View)], axis: usize) -> Option<PackedTensor> {
         let (param, first) = windows.first()?;
         let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
         let mut shape = first.shape.clone();
@@ -82,7 +82,7 @@ impl PackedArea {
             self.joined.push(Joined { parts, counts, axis, offset, shape: shape.clone() });
             self.bytes = end;
         }
-        Some(Part { offset, whole, shape, strides })
+        Some(PackedTensor { offset, whole, shape, strides })
     }
 }
 

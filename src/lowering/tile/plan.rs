@@ -41,7 +41,7 @@ use crate::tile::{self, PlanBuilder, PlanVariant, View};
 use parameters::Join;
 use storage::Storage;
 use taps::ForTaps;
-use together::{Held, Stacked};
+use together::{HeldRegion, Stacked};
 
 /// Lowers a function: adds its plan and kernels to `out`. Kernels that `shared` already has are
 /// reused.
@@ -126,7 +126,7 @@ struct Lowering<'a> {
     /// Regions to compute with the next one, by their results.
     pairs: BTreeMap<Value, Value>,
     /// A region held back, waiting for its partner.
-    held: Option<Held>,
+    held: Option<HeldRegion>,
     /// Regions whose result is assigned at an index next, and whether that is its only use.
     stacked: BTreeMap<Value, bool>,
     /// A region waiting for the assignment.

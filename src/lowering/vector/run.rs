@@ -22,7 +22,7 @@ use crate::ssa::Block;
 use crate::ssa::Value as Operand;
 use crate::tile::{Inst, Op, Space, TileType, Type, Value};
 use crate::vector::expand::{self, Expanded};
-use crate::vector::routine::{self, At, Builder, Op as Do};
+use crate::vector::routine::{self, Builder, MemoryOperand, Op as Do};
 use crate::vector::{Features, library};
 
 /// The active lanes of a vector.
@@ -61,7 +61,7 @@ impl Lanes {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Spot {
     /// Contiguous.
-    Unit(At),
+    Unit(MemoryOperand),
     /// Address and stride in bytes.
     Apart(Operand, Operand),
 }
@@ -601,7 +601,7 @@ impl<'a> Lower<'a> {
     }
 
     /// Loads one element and broadcasts it.
-    pub(super) fn load_one(&mut self, elem: Elem, at: &At) -> Operand {
+    pub(super) fn load_one(&mut self, elem: Elem, at: &MemoryOperand) -> Operand {
         let computed = elem.computed();
         let x = self.b.load(elem, at, None, routine::Type::Lanes(computed, 1));
         let ty = self.b.vector(computed);
@@ -609,25 +609,30 @@ impl<'a> Lower<'a> {
     }
 
     /// The address of a vector of a scratch tile, and its active lanes.
-    pub(super) fn scratch_place(&mut self, t: &TileType, chunk: &Chunk, vector: usize) -> Option<(At, Lanes)> {
+    pub(super) fn scratch_place(
+        &mut self,
+        t: &TileType,
+        chunk: &Chunk,
+        vector: usize,
+    ) -> Option<(MemoryOperand, Lanes)> {
         let Space::L1(offset, _) = t.space else { return None };
         let offset = i32::try_from(offset).ok()?;
         let size = u8::try_from(t.element_bytes()).ok()?;
         let varies = self.f.extents(t);
         let scratch = self.word_of(Word::Scratch)?;
         if !varies.cols {
-            let at = At::new(scratch).plus(offset);
+            let at = MemoryOperand::new(scratch).plus(offset);
             let row = self.row.filter(|_| varies.rows);
             return Some((row.map_or(at, |r| at.indexed(r, size)), Lanes::All));
         }
         let start = if varies.rows { *self.scratch_rows.get(&t.pitch())? } else { scratch };
-        let at = self.column(At::new(start).plus(offset), chunk, vector, size)?;
+        let at = self.column(MemoryOperand::new(start).plus(offset), chunk, vector, size)?;
         let padded = !t.cols.is_one() && i64::from(t.pitch()) % (i64::from(size) * self.lanes()) == 0;
         Some((at, if padded { Lanes::All } else { chunk.lanes }))
     }
 
     /// The address of a vector of columns.
-    fn column(&self, at: At, chunk: &Chunk, vector: usize, size: u8) -> Option<At> {
+    fn column(&self, at: MemoryOperand, chunk: &Chunk, vector: usize, size: u8) -> Option<MemoryOperand> {
         let first = chunk.offset + i64::try_from(vector).ok()? * self.lanes();
         let at = at.plus(i32::try_from(first * i64::from(size)).ok()?);
         Some(match chunk.at {
@@ -643,7 +648,7 @@ impl<'a> Lower<'a> {
             // Outside of the row loop.
             None => self.word(access.start)?,
         };
-        let at = At::new(pointer);
+        let at = MemoryOperand::new(pointer);
         let step = match access.col {
             Step::Same => return Some(Spot::Unit(at)),
             Step::Unit => {

@@ -11,7 +11,7 @@ use crate::scalar::{BinaryOp, ReduceKind};
 use crate::shape::Elem;
 use crate::ssa::Value as Operand;
 use crate::tile::{Inst, InstData, Op, Space, Value};
-use crate::vector::routine::{At, Op as Do};
+use crate::vector::routine::{MemoryOperand, Op as Do};
 
 /// Prefetch distance in rows: less than the associativity of the L1 cache, since rows may be pages
 /// apart and so map to the same set.
@@ -107,12 +107,12 @@ impl Lower<'_> {
     /// Prefetches, for writing, the line of the result `AHEAD` rows further on: stores retire in
     /// order, and a store that misses delays all later ones. Prefetches beyond the last row are
     /// wasted, but harmless.
-    fn fetch_ahead(&mut self, at: At, row: Distance) -> Option<()> {
+    fn fetch_ahead(&mut self, at: MemoryOperand, row: Distance) -> Option<()> {
         let further = match row {
             Distance::Bytes(n) => at.plus(i32::try_from(n.checked_mul(i64::from(AHEAD))?).ok()?),
             Distance::Word(w) => {
                 let start = self.b.inst(Do::Address(at.place), &at.operands());
-                At::new(start).indexed(self.word(w)?, AHEAD)
+                MemoryOperand::new(start).indexed(self.word(w)?, AHEAD)
             }
         };
         self.b.effect(Do::Prefetch(further.place), &further.operands());

@@ -14,7 +14,7 @@ use crate::ptx::words::{Atomic, Ordering, Scope, Space, Type};
 
 /// An access of a warp.
 #[derive(Clone, Copy)]
-struct Kind {
+struct WarpAccess {
     space: Space,
     ty: Type,
     count: u32,
@@ -23,13 +23,13 @@ struct Kind {
     read_only: bool,
 }
 
-impl Kind {
-    fn plain(space: Space, ty: Type, count: u32) -> Kind {
-        Kind { space, ty, count, reach: Reach::Plain, order: Ordering::Relaxed, read_only: false }
+impl WarpAccess {
+    fn plain(space: Space, ty: Type, count: u32) -> WarpAccess {
+        WarpAccess { space, ty, count, reach: Reach::Plain, order: Ordering::Relaxed, read_only: false }
     }
 
-    fn ordered(space: Space, ty: Type, order: Ordering, scope: Scope) -> Kind {
-        Kind { order, reach: Reach::among(scope), ..Kind::plain(space, ty, 1) }
+    fn ordered(space: Space, ty: Type, order: Ordering, scope: Scope) -> WarpAccess {
+        WarpAccess { order, reach: Reach::among(scope), ..WarpAccess::plain(space, ty, 1) }
     }
 
     fn bytes(self) -> u32 {
@@ -82,7 +82,7 @@ impl Ctx<'_, '_> {
         }
     }
 
-    fn global_access(&mut self, lane: u32, address: u64, kind: Kind, write: bool) -> Check<()> {
+    fn global_access(&mut self, lane: u32, address: u64, kind: WarpAccess, write: bool) -> Check<()> {
         let n = kind.bytes();
         if !address.is_multiple_of(u64::from(n)) {
             return at_address(
@@ -114,7 +114,7 @@ impl Ctx<'_, '_> {
     }
 
     /// Counts a warp's access.
-    fn count(&mut self, at: &V, kind: Kind) {
+    fn count(&mut self, at: &V, kind: WarpAccess) {
         let bytes = u64::from(kind.bytes());
         if kind.space == Space::Global {
             let mut sectors = [u64::MAX; 32];
@@ -135,28 +135,30 @@ impl Ctx<'_, '_> {
     /// Loads, stores, atomic operations.
     pub(super) fn memory(&mut self, op: Op) -> Check<Flow> {
         match op {
-            Op::Ld { vector, ty, .. } => self.load(Kind::plain(Space::Global, ty, vector.count())),
+            Op::Ld { vector, ty, .. } => self.load(WarpAccess::plain(Space::Global, ty, vector.count())),
             Op::LdReadOnly { vector, ty, .. } => {
-                self.load(Kind { read_only: true, ..Kind::plain(Space::Global, ty, vector.count()) })
+                self.load(WarpAccess { read_only: true, ..WarpAccess::plain(Space::Global, ty, vector.count()) })
             }
-            Op::LdShared { vector, ty } => self.load(Kind::plain(Space::Shared, ty, vector.count())),
-            Op::LdOrdered { order, scope, space, ty } => self.load(Kind::ordered(space, ty, order, scope)),
-            Op::St { vector, ty, .. } => self.store(Kind::plain(Space::Global, ty, vector.count())),
-            Op::StShared { vector, ty } => self.store(Kind::plain(Space::Shared, ty, vector.count())),
-            Op::StOrdered { order, scope, space, ty } => self.store(Kind::ordered(space, ty, order, scope)),
+            Op::LdShared { vector, ty } => self.load(WarpAccess::plain(Space::Shared, ty, vector.count())),
+            Op::LdOrdered { order, scope, space, ty } => self.load(WarpAccess::ordered(space, ty, order, scope)),
+            Op::St { vector, ty, .. } => self.store(WarpAccess::plain(Space::Global, ty, vector.count())),
+            Op::StShared { vector, ty } => self.store(WarpAccess::plain(Space::Shared, ty, vector.count())),
+            Op::StOrdered { order, scope, space, ty } => self.store(WarpAccess::ordered(space, ty, order, scope)),
             Op::Atom { order, scope, space, op, ty } => {
-                self.update(Kind::ordered(space, ty, order, scope), Some(op), true)
+                self.update(WarpAccess::ordered(space, ty, order, scope), Some(op), true)
             }
             Op::Red { order, scope, space, op, ty } => {
-                self.update(Kind::ordered(space, ty, order, scope), Some(op), false)
+                self.update(WarpAccess::ordered(space, ty, order, scope), Some(op), false)
             }
-            Op::Cas { order, scope, space, ty } => self.update(Kind::ordered(space, ty, order, scope), None, true),
+            Op::Cas { order, scope, space, ty } => {
+                self.update(WarpAccess::ordered(space, ty, order, scope), None, true)
+            }
             _ => Ok(Flow::Next),
         }
     }
 
     /// Reads checked bits; uninitialised memory is a fault.
-    fn read(&mut self, lane: u32, address: u64, kind: Kind, n: u32) -> Check<u64> {
+    fn read(&mut self, lane: u32, address: u64, kind: WarpAccess, n: u32) -> Check<u64> {
         let (space, bytes) = (kind.space, n as usize);
         let found = match space {
             Space::Shared => {
@@ -183,7 +185,7 @@ impl Ctx<'_, '_> {
         }
     }
 
-    fn check(&mut self, lane: u32, address: u64, kind: Kind, write: bool) -> Check<()> {
+    fn check(&mut self, lane: u32, address: u64, kind: WarpAccess, write: bool) -> Check<()> {
         if kind.space == Space::Shared {
             let n = kind.bytes();
             self.shared_ordered(lane, address, n, n, write, kind.reach).map(|_| ())
@@ -192,7 +194,7 @@ impl Ctx<'_, '_> {
         }
     }
 
-    fn load(&mut self, kind: Kind) -> Check<Flow> {
+    fn load(&mut self, kind: WarpAccess) -> Check<Flow> {
         let at = self.addresses(1)?;
         self.count(&at, kind);
         let n = kind.ty.bytes();
@@ -226,7 +228,7 @@ impl Ctx<'_, '_> {
         Ok(Flow::Next)
     }
 
-    fn store(&mut self, kind: Kind) -> Check<Flow> {
+    fn store(&mut self, kind: WarpAccess) -> Check<Flow> {
         let at = self.addresses(0)?;
         self.count(&at, kind);
         let inst = self.inst;
@@ -258,7 +260,7 @@ impl Ctx<'_, '_> {
         Ok(Flow::Next)
     }
 
-    fn update(&mut self, kind: Kind, op: Option<Atomic>, gives: bool) -> Check<Flow> {
+    fn update(&mut self, kind: WarpAccess, op: Option<Atomic>, gives: bool) -> Check<Flow> {
         let first = usize::from(gives);
         let at = self.addresses(first)?;
         self.count(&at, kind);
@@ -302,7 +304,7 @@ impl Ctx<'_, '_> {
     }
 
     /// An ordered read: acquires the writer's knowledge, now or at the next fence.
-    fn meet(&mut self, lane: u32, address: u64, kind: Kind) {
+    fn meet(&mut self, lane: u32, address: u64, kind: WarpAccess) {
         let Some((block, message)) = self.run.messages.get(&self.key(address, kind.space)).cloned() else { return };
         let own = self.b.number;
         if kind.acquires() {
@@ -320,7 +322,7 @@ impl Ctx<'_, '_> {
     }
 
     /// An ordered write: releases the thread's knowledge, or its knowledge at the last fence.
-    fn publish(&mut self, lane: u32, address: u64, kind: Kind, is_update: bool) {
+    fn publish(&mut self, lane: u32, address: u64, kind: WarpAccess, is_update: bool) {
         let key = self.key(address, kind.space);
         let own = self.b.number;
         let mut message = if kind.releases() {

@@ -15,11 +15,11 @@ use super::rounding::nan;
 use super::shadow::{Access, Reach};
 use super::state::{Block, Ctx, Flow, Run, conflict, shared_address};
 use super::tensor_map::{BYTES, TensorMap};
-use super::transfers::{Groups, Part, Pending, Small, split};
+use super::transfers::{CopySegment, Groups, Pending, Small, split};
 use crate::ptx::Op;
 use crate::ptx::words::{Atomic, Hint, Multicast, Read, Type};
 
-impl Part {
+impl CopySegment {
     /// Moves the bytes from global to shared memory.
     fn load(&self, run: &mut Run<'_>, b: &mut Block) {
         let n = self.bytes as usize;
@@ -49,7 +49,7 @@ impl Part {
 impl Small {
     fn take(&mut self, b: &Block) {
         if self.taken.is_none() {
-            let read = |p: &Part| b.shared.load(p.shared, p.bytes as usize).unwrap_or(0);
+            let read = |p: &CopySegment| b.shared.load(p.shared, p.bytes as usize).unwrap_or(0);
             self.taken = Some(self.parts.iter().map(read).collect());
         }
     }
@@ -164,7 +164,7 @@ impl Run<'_> {
 }
 
 /// Records a copy's access to shared memory of a block.
-fn note_shared(b: &mut Block, part: &Part, write: bool, lane: u32, access: &Access<'_>) -> Check<()> {
+fn note_shared(b: &mut Block, part: &CopySegment, write: bool, lane: u32, access: &Access<'_>) -> Check<()> {
     let noted = b.shared.shadow.note(part.shared, part.bytes as usize, write, access);
     noted.map_err(|c| conflict(b, c, write, true, lane, shared_address(c.at)))
 }
@@ -199,7 +199,7 @@ impl Ctx<'_, '_> {
     }
 
     /// Records a copy's accesses to global memory, part by part.
-    fn note_global(&mut self, lane: u32, part: &Part, how: &GlobalAccess) -> Check<()> {
+    fn note_global(&mut self, lane: u32, part: &CopySegment, how: &GlobalAccess) -> Check<()> {
         let Some(address) = part.global else { return Ok(()) };
         let n = part.bytes;
         let Some((region, at)) = self.run.global.at(address, n as usize) else {
@@ -242,10 +242,10 @@ impl Ctx<'_, '_> {
             }
             let mut parts = Vec::new();
             if used > 0 {
-                parts.push(Part { shared, global: Some(from[i]), bytes: used, fill: 0 });
+                parts.push(CopySegment { shared, global: Some(from[i]), bytes: used, fill: 0 });
             }
             if used < size {
-                parts.push(Part { shared: shared + used as usize, global: None, bytes: size - used, fill: 0 });
+                parts.push(CopySegment { shared: shared + used as usize, global: None, bytes: size - used, fill: 0 });
             }
             let thread = self.w.thread(lane);
             let epoch = self.w.copies.loads.entry(lane).or_default().count + 1;
@@ -377,11 +377,11 @@ impl Ctx<'_, '_> {
     }
 
     /// Splits a box into parts of at most 8 bytes that are contiguous in both memories.
-    fn parts(map: &TensorMap, place: &[i32], shared: u32) -> Vec<Part> {
+    fn parts(map: &TensorMap, place: &[i32], shared: u32) -> Vec<CopySegment> {
         let size = map.elem.bytes();
         let fill = if map.fill_nan { nan(map.elem) } else { 0 };
         let fill = (0..8 / size).fold(0, |all, n| all | fill << (8 * size * n));
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<CopySegment> = Vec::new();
         for (n, global) in map.elements(place).into_iter().enumerate() {
             let linear = u64::from(shared) + n as u64 * u64::from(size);
             let at = map.swizzle.apply(linear) as usize - SHARED_BASE as usize;
@@ -398,7 +398,7 @@ impl Ctx<'_, '_> {
                 last.bytes += size;
                 continue;
             }
-            parts.push(Part { shared: at, global, bytes: size, fill });
+            parts.push(CopySegment { shared: at, global, bytes: size, fill });
         }
         parts
     }
@@ -430,7 +430,7 @@ impl Ctx<'_, '_> {
     }
 
     /// The parts of a bulk copy, checked.
-    fn line(&self, lane: u32, shared: u32, global: u64, bytes: u64) -> Check<Vec<Part>> {
+    fn line(&self, lane: u32, shared: u32, global: u64, bytes: u64) -> Check<Vec<CopySegment>> {
         if !bytes.is_multiple_of(16) || bytes == 0 || bytes >= 1 << 20 {
             return at_lane(Fault::BadOperand, lane, format!("{bytes} bytes; a bulk copy moves a multiple of 16"));
         }
@@ -438,7 +438,8 @@ impl Ctx<'_, '_> {
             return at_address(Fault::Misaligned, lane, global, "a bulk copy must be aligned to 16");
         }
         let at = self.shared_at(lane, u64::from(shared), bytes as u32, 16)?;
-        let part = |n: u64| Part { shared: at + 8 * n as usize, global: Some(global + 8 * n), bytes: 8, fill: 0 };
+        let part =
+            |n: u64| CopySegment { shared: at + 8 * n as usize, global: Some(global + 8 * n), bytes: 8, fill: 0 };
         Ok((0..bytes / 8).map(part).collect())
     }
 
@@ -457,7 +458,14 @@ impl Ctx<'_, '_> {
     }
 
     /// Issues a copy to shared memory, of this block or of the cluster's blocks in a mask.
-    fn issue(&mut self, lane: u32, parts: &[Part], mbarrier: u32, bytes: u32, targets: Option<u16>) -> Check<()> {
+    fn issue(
+        &mut self,
+        lane: u32,
+        parts: &[CopySegment],
+        mbarrier: u32,
+        bytes: u32,
+        targets: Option<u16>,
+    ) -> Check<()> {
         let own = self.b.rank;
         let size: u32 = self.run.cluster.iter().product();
         let targets = targets.unwrap_or(1 << own);
@@ -520,8 +528,8 @@ impl Ctx<'_, '_> {
             if adds {
                 // Elements are added one by one.
                 let size = map.elem.bytes();
-                let split = |p: Part| {
-                    (0..p.bytes / size).map(move |n| Part {
+                let split = |p: CopySegment| {
+                    (0..p.bytes / size).map(move |n| CopySegment {
                         shared: p.shared + (n * size) as usize,
                         global: p.global.map(|a| a + u64::from(n * size)),
                         bytes: size,
@@ -548,7 +556,7 @@ impl Ctx<'_, '_> {
         Ok(Flow::Next)
     }
 
-    fn issue_store(&mut self, lane: u32, parts: Vec<Part>, adds: Option<Type>) -> Check<()> {
+    fn issue_store(&mut self, lane: u32, parts: Vec<CopySegment>, adds: Option<Type>) -> Check<()> {
         let thread = self.w.thread(lane);
         let epoch = self.w.copies.stores.entry(lane).or_default().count + 1;
         let (reads, writes) = (self.b.bulk_reads_agent(thread), self.b.bulk_writes_agent(thread));
@@ -590,7 +598,7 @@ fn issue_to(
     mate: &mut Block,
     (lane, thread, own): (u32, u32, u32),
     know: &Know,
-    parts: &[Part],
+    parts: &[CopySegment],
     (mbarrier, bytes, pc, warp, late): (u32, u32, u32, u32, bool),
 ) -> Check<()> {
     let Some(m) = mate.mbarriers.get(&mbarrier) else {

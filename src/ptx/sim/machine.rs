@@ -19,8 +19,8 @@ use super::code::Code;
 use super::memory::{Global, Region};
 use super::mode::Mode;
 use super::products::Sequence;
-use super::report::{Fault, Place, Problem, Report, Stats};
-use super::state::{Block, Ctx, Flow, Group, Held, Run, Wait, Warp};
+use super::report::{Fault, Problem, Report, Stats, ThreadCoordinates};
+use super::state::{Block, Ctx, Flow, Group, Residency, Run, Wait, Warp};
 use crate::random::Random;
 
 /// Number of retries of polling groups without any event, before a deadlock is reported.
@@ -34,7 +34,7 @@ impl<'a> Run<'a> {
         shape: ([u32; 3], [u32; 3], [u32; 3]),
         dynamic_shared: u32,
         params: Vec<u8>,
-        held: Held,
+        held: Residency,
     ) -> Run<'a> {
         let (grid, extents, cluster) = shape;
         Run {
@@ -312,7 +312,7 @@ impl<'a> Run<'a> {
             kernel: self.code.name.clone(),
             line,
             shown,
-            place: Some(Place { block: b.at, thread }),
+            place: Some(ThreadCoordinates { block: b.at, thread }),
             address: p.address,
             message: p.message,
         })

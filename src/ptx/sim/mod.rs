@@ -81,7 +81,7 @@ mod wgmma;
 use crate::ptx::{ParamType, Target, text, verify};
 
 pub use mode::{Mode, Order};
-pub use report::{Fault, Place, Report, Stats};
+pub use report::{Fault, Report, Stats, ThreadCoordinates};
 pub use timeline::{Activity, Flight, Interval, Span, Stage, Timeline};
 
 /// A loaded module.
@@ -326,7 +326,7 @@ impl Device {
         }
         self.global.begin();
         let shape = (launch.grid, launch.block, cluster);
-        let held = state::Held { most: self.holds, at_once: if launch.cooperative { blocks as usize } else { 0 } };
+        let held = state::Residency { most: self.holds, at_once: if launch.cooperative { blocks as usize } else { 0 } };
         Ok(state::Run::new(code, &mut self.global, mode, shape, launch.shared_bytes, params, held))
     }
 }

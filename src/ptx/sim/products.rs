@@ -13,7 +13,7 @@ pub(super) enum Left {
 
 /// A pending `wgmma`.
 #[derive(Clone)]
-pub(super) struct Product {
+pub(super) struct PendingWgmma {
     pub(super) columns: u32,
     pub(super) kind: Wgmma,
     pub(super) d: Vec<u32>,
@@ -27,8 +27,8 @@ pub(super) struct Product {
 /// The `wgmma` state of a warp.
 #[derive(Default)]
 pub(super) struct Products {
-    pub(super) open: Vec<Product>,
-    pub(super) groups: VecDeque<Vec<Product>>,
+    pub(super) open: Vec<PendingWgmma>,
+    pub(super) groups: VecDeque<Vec<PendingWgmma>>,
     /// Committed groups.
     pub(super) count: u32,
     /// Fences so far, plus 1.

@@ -66,14 +66,14 @@ impl Fault {
 
 /// Coordinates of a thread in a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ThreadCoordinates {
     /// Coordinates of its block.
     pub block: [u32; 3],
     /// Coordinates of the thread in its block.
     pub thread: [u32; 3],
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ThreadCoordinates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [bx, by, bz] = self.block;
         let [x, y, z] = self.thread;
@@ -93,7 +93,7 @@ pub struct Report {
     /// The text of the instruction.
     pub shown: String,
     /// A thread that executes it, if there is one.
-    pub place: Option<Place>,
+    pub place: Option<ThreadCoordinates>,
     /// The address involved, if any.
     pub address: Option<u64>,
     /// A sentence that describes the fault.

@@ -90,7 +90,7 @@ pub(super) type Messages = HashMap<(u32, u64), (u32, Rc<Know>)>;
 
 /// Number of concurrent blocks.
 #[derive(Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct Residency {
     pub(super) most: usize,
     /// Blocks that run from the start.
     pub(super) at_once: usize,
@@ -112,7 +112,7 @@ pub(super) struct Run<'a> {
     /// Barriers of running clusters, by the index of their first block.
     pub(super) clusters: BTreeMap<u32, ClusterBarrier>,
     pub(super) started: u64,
-    pub(super) held: Held,
+    pub(super) held: Residency,
     /// Count of visible events.
     pub(super) events: u64,
     /// Retries of polls without an event, and the event count at that time.

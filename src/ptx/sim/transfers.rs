@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// A contiguous part of a copy between global and shared memory; without a global address it is
 /// filled with zeros or NaN.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct CopySegment {
     pub(super) shared: usize,
     pub(super) global: Option<u64>,
     pub(super) bytes: u32,
@@ -15,7 +15,7 @@ pub(super) struct Part {
 
 /// A copy to shared memory that completes at an mbarrier.
 pub(super) struct Pending {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<CopySegment>,
     /// Index of the block, and address of the mbarrier.
     pub(super) at: (u32, u32),
     pub(super) epoch: u32,
@@ -34,7 +34,7 @@ impl Pending {
 
 /// A copy that its thread waits for by groups.
 pub(super) struct Small {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<CopySegment>,
     /// Data already read from shared memory, to be written to global memory.
     pub(super) taken: Option<Vec<u64>>,
     /// Element type of a reduction; `None` for a plain store.

@@ -11,7 +11,7 @@ use super::clock::Know;
 use super::code::SHARED_BASE;
 use super::fragments::{accumulator, dot, element, result, rows_of_a};
 use super::lanes::{V, lanes, zero};
-use super::products::{Left, Product};
+use super::products::{Left, PendingWgmma};
 use super::report::{Check, Fault, at_address, at_lane, problem};
 use super::shadow::{Access, Reach};
 use super::state::{Ctx, Flow, conflict, shared_address};
@@ -19,7 +19,7 @@ use crate::ptx::words::{Columns, Wgmma};
 use crate::ptx::{Op, Swizzle, Type};
 
 /// A decoded descriptor.
-struct Place {
+struct Descriptor {
     start: u64,
     /// Strides of core matrices, along the contiguous axis and the other.
     leading: u64,
@@ -27,8 +27,8 @@ struct Place {
     swizzle: Swizzle,
 }
 
-impl Place {
-    fn decode(descriptor: u64) -> Check<Place> {
+impl Descriptor {
+    fn decode(descriptor: u64) -> Check<Descriptor> {
         let field = |at: u32| (descriptor >> at & 0x3fff) << 4;
         let swizzle = match descriptor >> 62 {
             0 => Swizzle::None,
@@ -42,7 +42,7 @@ impl Place {
                 "a descriptor with a base offset; tiles must begin at multiples of their swizzle's pattern",
             );
         }
-        Ok(Place { start: field(0), leading: field(16), stride: field(32), swizzle })
+        Ok(Descriptor { start: field(0), leading: field(16), stride: field(32), swizzle })
     }
 
     /// The address of 16 bytes: row `row` of the operand, `chunk` along its depth (K-major); or
@@ -143,7 +143,7 @@ impl Ctx<'_, '_> {
             },
             right,
         )?;
-        let product = Product {
+        let product = PendingWgmma {
             columns: u32::from(columns.0),
             kind,
             d,
@@ -199,7 +199,7 @@ impl Ctx<'_, '_> {
     }
 
     /// Checks that the registers of a `wgmma` are fenced and not pending.
-    fn check_registers(&mut self, p: &Product, columns: Columns) -> Check<()> {
+    fn check_registers(&mut self, p: &PendingWgmma, columns: Columns) -> Check<()> {
         let products = &self.w.products;
         let name = |r: u32| self.run.code.names.get(r as usize).cloned().unwrap_or_default();
         let fences = products.fences;
@@ -245,7 +245,7 @@ impl Ctx<'_, '_> {
     }
 
     /// The 16-byte chunks of an operand: address, row and depth.
-    fn chunks(p: &Product, place: &Place, first: u64, rows: u64, transposed: bool) -> Vec<(u64, u64, u64)> {
+    fn chunks(p: &PendingWgmma, place: &Descriptor, first: u64, rows: u64, transposed: bool) -> Vec<(u64, u64, u64)> {
         let ty = operand_type(p.kind);
         let per = u64::from(16 / ty.bytes());
         let depth = u64::from(p.kind.k());
@@ -267,7 +267,7 @@ impl Ctx<'_, '_> {
     }
 
     /// Records the shared memory reads of a `wgmma`.
-    fn check_shared(&mut self, p: &Product) -> Check<()> {
+    fn check_shared(&mut self, p: &PendingWgmma) -> Check<()> {
         let lane = self.mask.trailing_zeros();
         let agent = self.b.products_agent(self.w.number);
         let label = self.agent_label(agent, self.w.products.count + 1);
@@ -278,7 +278,7 @@ impl Ctx<'_, '_> {
             operands.push((a, transposed, u64::from(self.w.number % 4) * 16, 16));
         }
         for (descriptor, transposed, first, rows) in operands {
-            let place = Place::decode(descriptor)?;
+            let place = Descriptor::decode(descriptor)?;
             for (address, _, _) in Self::chunks(p, &place, first, rows, transposed) {
                 let at = self.shared_at(lane, address, 16, 16)?;
                 let access =
@@ -300,10 +300,10 @@ impl Ctx<'_, '_> {
     }
 
     /// The elements of an operand, row by row.
-    fn matrix_of(&self, p: &Product, descriptor: u64, first: u64, rows: u64, transposed: bool) -> Check<Vec<f64>> {
+    fn matrix_of(&self, p: &PendingWgmma, descriptor: u64, first: u64, rows: u64, transposed: bool) -> Check<Vec<f64>> {
         let ty = operand_type(p.kind);
         let (per, depth) = (16 / ty.bytes(), u64::from(p.kind.k()));
-        let place = Place::decode(descriptor)?;
+        let place = Descriptor::decode(descriptor)?;
         let mut out = vec![0.0; (rows * depth) as usize];
         for (address, row, k) in Self::chunks(p, &place, first, rows, transposed) {
             let at = address as usize - SHARED_BASE as usize;
@@ -323,7 +323,7 @@ impl Ctx<'_, '_> {
         Ok(out)
     }
 
-    fn compute(&mut self, p: &Product) -> Check<()> {
+    fn compute(&mut self, p: &PendingWgmma) -> Check<()> {
         let ty = operand_type(p.kind);
         let depth = p.kind.k() as usize;
         let left = match &p.left {

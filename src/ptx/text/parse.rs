@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::TextError;
 use super::lexer::{Placed, Token, tokens};
 use crate::diagnostics::did_you_mean;
-use crate::ptx::operand::{Kind, Slot};
+use crate::ptx::operand::{OperandKind, Slot};
 use crate::ptx::{
     Address, Base, Guard, Inst, Kernel, Line, Module, Op, Operand, Param, ParamType, Reg, RegType, Register, Shared,
     Special, Target, Threads, Type, Version,
@@ -350,7 +350,7 @@ impl Parser<'_> {
             self.at -= 1;
             return self.error(unknown(&text));
         }
-        let of_label = ops.iter().any(|op| op.slots().iter().any(|s| s.kind == Kind::Label));
+        let of_label = ops.iter().any(|op| op.slots().iter().any(|s| s.kind == OperandKind::Label));
         let mut operands = Vec::new();
         if !self.is(';') {
             loop {
@@ -481,20 +481,20 @@ impl Parser<'_> {
 /// Does an operand have the syntactic form of the slot, regardless of its type?
 fn has_form(slot: &Slot, o: &Operand) -> bool {
     match slot.kind {
-        Kind::Register(_) => matches!(o, Operand::Reg(_)),
-        Kind::Sunk(_) => matches!(o, Operand::Reg(_) | Operand::Sink),
-        Kind::Nothing => matches!(o, Operand::Sink),
-        Kind::Fraction => matches!(o, Operand::F32(_)),
-        Kind::Value(_) | Kind::Flag(_) | Kind::Bytes16 | Kind::AtMost(_) => {
+        OperandKind::Register(_) => matches!(o, Operand::Reg(_)),
+        OperandKind::Sunk(_) => matches!(o, Operand::Reg(_) | Operand::Sink),
+        OperandKind::Nothing => matches!(o, Operand::Sink),
+        OperandKind::Fraction => matches!(o, Operand::F32(_)),
+        OperandKind::Value(_) | OperandKind::Flag(_) | OperandKind::Bytes16 | OperandKind::AtMost(_) => {
             matches!(o, Operand::Reg(_) | Operand::Int(_) | Operand::F32(_) | Operand::F64(_))
         }
-        Kind::Source(_) => !matches!(o, Operand::Vector(_) | Operand::Address(_)),
-        Kind::Vector(..) | Kind::Fragment(..) => matches!(o, Operand::Vector(_)),
-        Kind::Pair(_) | Kind::SunkPair(_) => matches!(o, Operand::Pair(..)),
-        Kind::Address(..) | Kind::Sized(..) | Kind::Opaque(_) => matches!(o, Operand::Address(_)),
-        Kind::Tensor(_) => matches!(o, Operand::Tensor(..)),
-        Kind::Number(..) | Kind::OneOf(_) => matches!(o, Operand::Int(_)),
-        Kind::Label => matches!(o, Operand::Label(_)),
+        OperandKind::Source(_) => !matches!(o, Operand::Vector(_) | Operand::Address(_)),
+        OperandKind::Vector(..) | OperandKind::Fragment(..) => matches!(o, Operand::Vector(_)),
+        OperandKind::Pair(_) | OperandKind::SunkPair(_) => matches!(o, Operand::Pair(..)),
+        OperandKind::Address(..) | OperandKind::Sized(..) | OperandKind::Opaque(_) => matches!(o, Operand::Address(_)),
+        OperandKind::Tensor(_) => matches!(o, Operand::Tensor(..)),
+        OperandKind::Number(..) | OperandKind::OneOf(_) => matches!(o, Operand::Int(_)),
+        OperandKind::Label => matches!(o, Operand::Label(_)),
     }
 }
 

@@ -8,7 +8,7 @@
 //! fault at run time. An access to one element must not be provably misaligned.
 
 use super::Fault;
-use crate::ptx::operand::{Kind, Role};
+use crate::ptx::operand::{OperandKind, Role};
 use crate::ptx::words::{Half, Space};
 use crate::ptx::{Address, Base, Inst, Kernel, Module, Op, Operand, ParamType, Reg};
 
@@ -102,11 +102,11 @@ pub(super) fn check(module: &Module, kernel: &Kernel, faults: &mut Vec<Fault>) {
     }
     for (at, inst) in kernel.insts() {
         let slots = inst.op.slots();
-        let is_vector = slots.iter().any(|s| matches!(s.kind, Kind::Vector(..) | Kind::Fragment(..)));
+        let is_vector = slots.iter().any(|s| matches!(s.kind, OperandKind::Vector(..) | OperandKind::Fragment(..)));
         for (slot, o) in slots.iter().zip(&inst.operands) {
             let (bytes, space) = match slot.kind {
-                Kind::Address(space, bytes) => (u64::from(bytes), space),
-                Kind::Sized(space, n) => match inst.operands.get(n) {
+                OperandKind::Address(space, bytes) => (u64::from(bytes), space),
+                OperandKind::Sized(space, n) => match inst.operands.get(n) {
                     Some(Operand::Int(n)) => (n.unsigned_abs(), space),
                     _ => continue,
                 },
@@ -125,7 +125,7 @@ pub(super) fn check(module: &Module, kernel: &Kernel, faults: &mut Vec<Fault>) {
                         1u64 << low.bits.min(need)
                     ),
                 ));
-            } else if low.bits < need && (is_vector || matches!(slot.kind, Kind::Sized(..))) {
+            } else if low.bits < need && (is_vector || matches!(slot.kind, OperandKind::Sized(..))) {
                 faults.push((
                     Some(at),
                     format!(

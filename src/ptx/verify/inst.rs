@@ -2,7 +2,7 @@
 
 use super::Fault;
 use crate::diagnostics::did_you_mean;
-use crate::ptx::operand::{Kind, Role, Slot};
+use crate::ptx::operand::{OperandKind, Role, Slot};
 use crate::ptx::target::Processors;
 use crate::ptx::words::Space;
 use crate::ptx::{Address, Base, Inst, Kernel, Module, Operand, Reg, RegType, Shared, Type};
@@ -81,28 +81,30 @@ impl Ctx<'_> {
 
     fn operand(&self, i: &Inst, slot: &Slot, o: &Operand) -> Result<(), String> {
         match (slot.kind, o) {
-            (Kind::Register(ty), Operand::Reg(r))
-            | (Kind::Sunk(ty), Operand::Reg(r))
-            | (Kind::Value(ty) | Kind::Source(ty), Operand::Reg(r)) => self.takes(ty, *r),
-            (Kind::Sunk(_), Operand::Sink) => Ok(()),
-            (Kind::Value(ty) | Kind::Source(ty), Operand::Int(_) | Operand::F32(_) | Operand::F64(_)) => number(ty, o),
-            (Kind::Source(ty), Operand::Special(s)) => {
+            (OperandKind::Register(ty), Operand::Reg(r))
+            | (OperandKind::Sunk(ty), Operand::Reg(r))
+            | (OperandKind::Value(ty) | OperandKind::Source(ty), Operand::Reg(r)) => self.takes(ty, *r),
+            (OperandKind::Sunk(_), Operand::Sink) => Ok(()),
+            (OperandKind::Value(ty) | OperandKind::Source(ty), Operand::Int(_) | Operand::F32(_) | Operand::F64(_)) => {
+                number(ty, o)
+            }
+            (OperandKind::Source(ty), Operand::Special(s)) => {
                 let fits = ty.bits() == s.ty().bits() && !matches!(ty, Type::F32 | Type::F64);
                 if fits { Ok(()) } else { Err(format!("{s} is {}; use mov{}", s.ty(), s.ty())) }
             }
-            (Kind::Source(ty), Operand::Symbol(name)) => self.symbol_address(ty, name),
-            (Kind::Flag(ty), Operand::Reg(r)) => self.takes(ty, *r),
-            (Kind::Flag(_), Operand::Int(0 | 1)) | (Kind::Nothing, Operand::Sink) => Ok(()),
-            (Kind::Bytes16 | Kind::AtMost(_), Operand::Reg(r)) => self.takes(Type::U32, *r),
-            (Kind::Bytes16, Operand::Int(n)) => {
+            (OperandKind::Source(ty), Operand::Symbol(name)) => self.symbol_address(ty, name),
+            (OperandKind::Flag(ty), Operand::Reg(r)) => self.takes(ty, *r),
+            (OperandKind::Flag(_), Operand::Int(0 | 1)) | (OperandKind::Nothing, Operand::Sink) => Ok(()),
+            (OperandKind::Bytes16 | OperandKind::AtMost(_), Operand::Reg(r)) => self.takes(Type::U32, *r),
+            (OperandKind::Bytes16, Operand::Int(n)) => {
                 let fits = (0..1 << 20).contains(n) && n % 16 == 0;
                 if fits { Ok(()) } else { Err(format!("{n} is not a multiple of 16")) }
             }
-            (Kind::AtMost(other), Operand::Int(n)) => match i.operands.get(other) {
+            (OperandKind::AtMost(other), Operand::Int(n)) => match i.operands.get(other) {
                 Some(Operand::Int(most)) if (0..=*most).contains(n) => Ok(()),
                 _ => Err(format!("{n} is larger than the size of the copy")),
             },
-            (Kind::Fraction, Operand::F32(bits)) => {
+            (OperandKind::Fraction, Operand::F32(bits)) => {
                 let x = f32::from_bits(*bits);
                 if x > 0.0 && x <= 1.0 {
                     Ok(())
@@ -110,13 +112,13 @@ impl Ctx<'_> {
                     Err(format!("{x} is not a fraction; it must be above 0, at most 1"))
                 }
             }
-            (Kind::Vector(n, ty) | Kind::Fragment(n, ty), Operand::Vector(regs)) => {
+            (OperandKind::Vector(n, ty) | OperandKind::Fragment(n, ty), Operand::Vector(regs)) => {
                 if regs.len() as u64 != u64::from(n) {
                     return Err(format!("{} registers in braces; it takes {n}", regs.len()));
                 }
                 regs.iter().try_for_each(|r| self.takes(ty, *r))?;
                 let first = match (slot.kind, regs.first()) {
-                    (Kind::Vector(..), Some(r)) => self.ty(*r)?,
+                    (OperandKind::Vector(..), Some(r)) => self.ty(*r)?,
                     _ => RegType::for_type(ty),
                 };
                 match regs.iter().find(|r| self.kernel.reg(**r).is_some_and(|r| r.ty != first)) {
@@ -124,49 +126,49 @@ impl Ctx<'_> {
                     Some(r) => Err(format!("`{}` is not {first} like the others; move it first", self.name(*r))),
                 }
             }
-            (Kind::Pair(ty), Operand::Pair(Some(a), p)) => {
+            (OperandKind::Pair(ty), Operand::Pair(Some(a), p)) => {
                 self.takes(ty, *a)?;
                 p.iter().try_for_each(|r| self.takes(Type::Pred, *r))
             }
-            (Kind::SunkPair(ty), Operand::Pair(a, Some(p))) => {
+            (OperandKind::SunkPair(ty), Operand::Pair(a, Some(p))) => {
                 a.iter().try_for_each(|r| self.takes(ty, *r))?;
                 self.takes(Type::Pred, *p)
             }
-            (Kind::Address(space, bytes), Operand::Address(a)) => self.address(space, u64::from(bytes), a),
-            (Kind::Sized(space, n), Operand::Address(a)) => {
+            (OperandKind::Address(space, bytes), Operand::Address(a)) => self.address(space, u64::from(bytes), a),
+            (OperandKind::Sized(space, n), Operand::Address(a)) => {
                 let bytes = match i.operands.get(n) {
                     Some(Operand::Int(n)) => u64::try_from(*n).unwrap_or(0),
                     _ => 0,
                 };
                 self.address(space, bytes, a)
             }
-            (Kind::Opaque(ty), Operand::Address(a)) => match &a.base {
+            (OperandKind::Opaque(ty), Operand::Address(a)) => match &a.base {
                 Base::Reg(r) => self.takes(ty, *r),
                 Base::Symbol(s) if ty == Type::U32 => self.shared(s).map(|_| ()),
                 Base::Symbol(s) => Err(format!("`{s}` is not a 64-bit address; use a register")),
             },
-            (Kind::Tensor(rank), Operand::Tensor(map, at)) => {
+            (OperandKind::Tensor(rank), Operand::Tensor(map, at)) => {
                 if at.len() != usize::from(rank) {
                     return Err(format!("{} coordinates; it takes {rank}", at.len()));
                 }
                 self.takes(Type::B64, *map)?;
                 at.iter().try_for_each(|r| self.takes(Type::S32, *r))
             }
-            (Kind::Number(from, to, step), Operand::Int(n)) => {
+            (OperandKind::Number(from, to, step), Operand::Int(n)) => {
                 if (from..=to).contains(n) && n % step == 0 {
                     return Ok(());
                 }
                 let step = if step == 1 { String::new() } else { format!(", a multiple of {step}") };
                 Err(format!("{n} is out of range: {from} to {to}{step}"))
             }
-            (Kind::OneOf(list), Operand::Int(n)) => {
+            (OperandKind::OneOf(list), Operand::Int(n)) => {
                 if list.contains(n) {
                     return Ok(());
                 }
                 let list: Vec<String> = list.iter().map(ToString::to_string).collect();
                 Err(format!("{n} is not allowed; it must be {}", list.join(" or ")))
             }
-            (Kind::Label, Operand::Label(_)) => Ok(()),
+            (OperandKind::Label, Operand::Label(_)) => Ok(()),
             (kind, _) => Err(format!("{} belongs here", expected(kind))),
         }
     }
@@ -276,26 +278,30 @@ fn number(ty: Type, o: &Operand) -> Result<(), String> {
     }
 }
 
-fn expected(kind: Kind) -> String {
+fn expected(kind: OperandKind) -> String {
     match kind {
-        Kind::Register(ty) => format!("a register ({})", RegType::for_type(ty)),
-        Kind::Sunk(ty) => format!("a register ({}) or `_`", RegType::for_type(ty)),
-        Kind::Value(ty) => format!("a register ({}) or a number", RegType::for_type(ty)),
-        Kind::Source(ty) => {
+        OperandKind::Register(ty) => format!("a register ({})", RegType::for_type(ty)),
+        OperandKind::Sunk(ty) => format!("a register ({}) or `_`", RegType::for_type(ty)),
+        OperandKind::Value(ty) => format!("a register ({}) or a number", RegType::for_type(ty)),
+        OperandKind::Source(ty) => {
             format!("a register ({}), a number, a special register or the name of a variable", RegType::for_type(ty))
         }
-        Kind::Flag(ty) => format!("a register ({}), 0 or 1", RegType::for_type(ty)),
-        Kind::Bytes16 => "a register (.b32) or a multiple of 16".to_string(),
-        Kind::AtMost(_) => "a register (.b32) or a number".to_string(),
-        Kind::Fraction => "the bits of a float, `0f3F800000`,".to_string(),
-        Kind::Nothing => "`_`".to_string(),
-        Kind::Vector(n, ty) | Kind::Fragment(n, ty) => format!("{n} registers ({}) in braces", RegType::for_type(ty)),
-        Kind::SunkPair(ty) => format!("a register ({}) or `_`, and a predicate, `_|%p`,", RegType::for_type(ty)),
-        Kind::Pair(ty) => format!("a register ({}) and a predicate, `%x|%p`,", RegType::for_type(ty)),
-        Kind::Address(..) | Kind::Sized(..) | Kind::Opaque(_) => "an address, `[%x+16]`,".to_string(),
-        Kind::Tensor(rank) => format!("a tensor's map and {rank} coordinates, `[%map, {{%x}}]`,"),
-        Kind::Number(from, to, _) => format!("a number, {from} to {to},"),
-        Kind::OneOf(list) => format!("one of {list:?}"),
-        Kind::Label => "a label".to_string(),
+        OperandKind::Flag(ty) => format!("a register ({}), 0 or 1", RegType::for_type(ty)),
+        OperandKind::Bytes16 => "a register (.b32) or a multiple of 16".to_string(),
+        OperandKind::AtMost(_) => "a register (.b32) or a number".to_string(),
+        OperandKind::Fraction => "the bits of a float, `0f3F800000`,".to_string(),
+        OperandKind::Nothing => "`_`".to_string(),
+        OperandKind::Vector(n, ty) | OperandKind::Fragment(n, ty) => {
+            format!("{n} registers ({}) in braces", RegType::for_type(ty))
+        }
+        OperandKind::SunkPair(ty) => format!("a register ({}) or `_`, and a predicate, `_|%p`,", RegType::for_type(ty)),
+        OperandKind::Pair(ty) => format!("a register ({}) and a predicate, `%x|%p`,", RegType::for_type(ty)),
+        OperandKind::Address(..) | OperandKind::Sized(..) | OperandKind::Opaque(_) => {
+            "an address, `[%x+16]`,".to_string()
+        }
+        OperandKind::Tensor(rank) => format!("a tensor's map and {rank} coordinates, `[%map, {{%x}}]`,"),
+        OperandKind::Number(from, to, _) => format!("a number, {from} to {to},"),
+        OperandKind::OneOf(list) => format!("one of {list:?}"),
+        OperandKind::Label => "a label".to_string(),
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::abi::{EntryDesc, TensorDesc, elem};
 use crate::bind::{self, Bound};
-use crate::cuda::copier::{At, Detour, is_direct};
+use crate::cuda::copier::{Detour, TensorLocation, is_direct};
 use crate::desc::{elem_name, elem_size};
 use crate::dlpack::{Conversion, DLTensor, View, conversion, type_of};
 use crate::error::{Error, List, Result, fail};
@@ -19,7 +19,7 @@ type Span = (usize, usize);
 pub(crate) struct Arguments<'a> {
     pub(crate) data: Vec<*const u8>,
     /// In which memory each of them is.
-    pub(crate) at: Vec<At<'a>>,
+    pub(crate) at: Vec<TensorLocation<'a>>,
     /// The callers' memory that is read during the call; `device_spans` is the part on the GPU.
     spans: Vec<Span>,
     device_spans: Vec<Span>,
@@ -100,7 +100,7 @@ pub(crate) unsafe fn arguments<'a>(entry: &EntryDesc, views: &[View<'a>]) -> Res
         if v.count == 0 {
             // Nothing is read, but generated code must not receive a null pointer.
             out.data.push(core::ptr::without_provenance(64));
-            out.at.push(if v.on_device { At::Device } else { At::Host });
+            out.at.push(if v.on_device { TensorLocation::Device } else { TensorLocation::Host });
             continue;
         }
         let is_aligned = |v: &View<'_>| (v.data as u64).checked_rem(given) == Some(0);
@@ -110,14 +110,14 @@ pub(crate) unsafe fn arguments<'a>(entry: &EntryDesc, views: &[View<'a>]) -> Res
             out.data.push(v.data);
             if same && is_direct(v) {
                 out.device_spans.push(span);
-                out.at.push(At::Device);
+                out.at.push(TensorLocation::Device);
             } else {
                 let how = if same { Conversion::Same } else { how };
-                out.at.push(At::Detour(Detour { view: *v, size: given, how }));
+                out.at.push(TensorLocation::Detour(Detour { view: *v, size: given, how }));
             }
             continue;
         }
-        out.at.push(At::Host);
+        out.at.push(TensorLocation::Host);
         let mut data = v.data.cast_const();
         if !(is_aligned(v) && v.is_contiguous()) {
             let copy = buffer(v.count, given, &name)?;
@@ -197,7 +197,7 @@ unsafe fn convert(how: Conversion, data: *const u8, count: u64, size: u64, name:
 pub(crate) struct Results<'a> {
     pub(crate) data: Vec<*mut u8>,
     /// In which memory each of them is.
-    pub(crate) at: Vec<At<'a>>,
+    pub(crate) at: Vec<TensorLocation<'a>>,
     /// Results that are computed in a temporary and then copied out: the tensor, its element size,
     /// the temporary.
     detours: Vec<(View<'a>, u64, Buffer)>,
@@ -231,7 +231,7 @@ pub(crate) unsafe fn results<'a>(
         let size = elem_size(t.elem);
         let span = view.span(size, &name)?;
         if view.count == 0 {
-            out.at.push(if view.on_device { At::Device } else { At::Host });
+            out.at.push(if view.on_device { TensorLocation::Device } else { TensorLocation::Host });
             out.data.push(core::ptr::without_provenance_mut(64));
             continue;
         }
@@ -246,11 +246,11 @@ pub(crate) unsafe fn results<'a>(
             // Arguments must not be overwritten before everything is computed.
             let direct = is_direct(&view) && !meets(&args.device_spans);
             let detour = Detour { view, size, how: Conversion::Same };
-            out.at.push(if direct { At::Device } else { At::Detour(detour) });
+            out.at.push(if direct { TensorLocation::Device } else { TensorLocation::Detour(detour) });
             out.data.push(view.data);
             continue;
         }
-        out.at.push(At::Host);
+        out.at.push(TensorLocation::Host);
         if aligned && view.is_contiguous() && !meets(&args.spans) {
             out.data.push(view.data);
             continue;

@@ -32,13 +32,13 @@ const BYTES: usize = 4096;
 
 /// See the head of this file.
 pub(crate) struct CallLock {
-    place: *mut Place,
+    place: *mut LockMemory,
     held: AtomicBool,
 }
 
 /// Memory that is zeroed in a forked process.
 #[repr(C)]
-struct Place {
+struct LockMemory {
     /// 64 bytes have space for `pthread_mutex_t`, as in [`crate::sys::Mutex`]. All zeros is an
     /// unlocked mutex.
     mutex: UnsafeCell<[u64; 8]>,
@@ -64,7 +64,7 @@ unsafe impl Sync for CallLock {}
 impl CallLock {
     /// An unlocked lock; `None` if out of memory.
     pub(crate) fn new() -> Option<CallLock> {
-        const { assert!(size_of::<Place>() <= BYTES) };
+        const { assert!(size_of::<LockMemory>() <= BYTES) };
         // SAFETY: a new mapping does not affect other memory. If the advice is rejected, nothing
         // happens.
         let place = unsafe {
@@ -73,12 +73,12 @@ impl CallLock {
                 return None;
             }
             madvise(place, BYTES, WIPE_ON_FORK);
-            place.cast::<Place>()
+            place.cast::<LockMemory>()
         };
         Some(CallLock { place, held: AtomicBool::new(false) })
     }
 
-    fn place(&self) -> &Place {
+    fn place(&self) -> &LockMemory {
         // SAFETY: the mapping lives as long as `self`; all-zero bytes are valid for every field.
         unsafe { &*self.place }
     }

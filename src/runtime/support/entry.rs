@@ -15,7 +15,7 @@ use crate::api::with_session;
 use crate::arguments::{self, Arguments};
 use crate::bind::{self, Bound};
 use crate::call;
-use crate::cuda::copier::At;
+use crate::cuda::copier::TensorLocation;
 use crate::cuda::device::Gpu;
 use crate::cuda::memory::DeviceBuffer;
 use crate::cuda::upload::no_gpu;
@@ -31,7 +31,7 @@ const ON_CPU: DLDevice = DLDevice { device_type: CPU, device_id: 0 };
 
 impl<'a> Data<'a> {
     /// A call without taps.
-    fn without_taps(args: &'a Arguments<'a>, outs: &'a [*mut u8], outs_at: &'a [At<'a>]) -> Data<'a> {
+    fn without_taps(args: &'a Arguments<'a>, outs: &'a [*mut u8], outs_at: &'a [TensorLocation<'a>]) -> Data<'a> {
         Data { args: &args.data, outs, taps: &[], tap_bytes: &[], args_at: &args.at, outs_at }
     }
 }
@@ -143,13 +143,13 @@ pub(crate) unsafe extern "C" fn attnc_call_taps(
     taps: *const *const c_char,
     out: *mut *mut Taps,
 ) -> i32 {
-    let given = Given { entry, arg_count, args, result_count, results, tap_count, taps, out };
+    let given = CallParams { entry, arg_count, args, result_count, results, tap_count, taps, out };
     // SAFETY: by the contract above.
     unsafe { call_taps(session, &given, None) }
 }
 
 /// The parameters of [`attnc_call_taps`].
-pub(crate) struct Given {
+pub(crate) struct CallParams {
     pub(crate) entry: u64,
     pub(crate) arg_count: u64,
     pub(crate) args: *const *mut DLTensor,
@@ -164,7 +164,7 @@ pub(crate) struct Given {
 ///
 /// # Safety
 /// As [`attnc_call_taps`].
-pub(crate) unsafe fn call_taps(session: *mut Session, given: &Given, poll: Option<Poll>) -> i32 {
+pub(crate) unsafe fn call_taps(session: *mut Session, given: &CallParams, poll: Option<Poll>) -> i32 {
     let call = |opened: &Opened, memory: &mut Memory| {
         let (entry, plan) = entry_of(opened, given.entry)?;
         let name = entry.name.get();
@@ -317,7 +317,10 @@ unsafe fn call_owned(
                 made.push(Owned::new(bound.shape(t.batch != 0, t.dims.get())?, t.elem, gpu)?);
             }
             let outs: Vec<*mut u8> = made.iter().map(|m| m.data.pointer()).collect();
-            let at: Vec<At<'_>> = outs.iter().map(|_| if gpu.is_some() { At::Device } else { At::Host }).collect();
+            let at: Vec<TensorLocation<'_>> = outs
+                .iter()
+                .map(|_| if gpu.is_some() { TensorLocation::Device } else { TensorLocation::Host })
+                .collect();
             let data = Data::without_taps(&args, &outs, &at);
             run(opened, memory, entry, plan, &bound, data, None)?;
             let mut given: Vec<Gift> = Vec::new();
@@ -339,21 +342,21 @@ unsafe fn call_owned(
 struct Owned {
     shape: Vec<i64>,
     elem: u64,
-    data: Place,
+    data: ResultMemory,
     device: DLDevice,
 }
 
 /// Memory of a result.
-enum Place {
+enum ResultMemory {
     Host(Buffer),
     Device(DeviceBuffer),
 }
 
-impl Place {
+impl ResultMemory {
     fn pointer(&self) -> *mut u8 {
         match self {
-            Place::Host(b) => b.pointer(),
-            Place::Device(b) => core::ptr::without_provenance_mut(b.address() as usize),
+            ResultMemory::Host(b) => b.pointer(),
+            ResultMemory::Device(b) => core::ptr::without_provenance_mut(b.address() as usize),
         }
     }
 }
@@ -362,7 +365,7 @@ impl Place {
 struct Manager {
     tensor: DLManagedTensor,
     _shape: Box<[i64]>,
-    _data: Place,
+    _data: ResultMemory,
 }
 
 impl Owned {
@@ -371,10 +374,15 @@ impl Owned {
         if let Some(gpu) = gpu {
             let _entered = gpu.enter()?;
             let device = DLDevice { device_type: CUDA, device_id: gpu.ordinal };
-            return Ok(Owned { shape, elem, data: Place::Device(DeviceBuffer::new(gpu, bytes, "a result")?), device });
+            return Ok(Owned {
+                shape,
+                elem,
+                data: ResultMemory::Device(DeviceBuffer::new(gpu, bytes, "a result")?),
+                device,
+            });
         }
         match Buffer::new(bytes) {
-            Some(data) => Ok(Owned { shape, elem, data: Place::Host(data), device: ON_CPU }),
+            Some(data) => Ok(Owned { shape, elem, data: ResultMemory::Host(data), device: ON_CPU }),
             None => Err(Error::memory(bytes, "a result")),
         }
     }

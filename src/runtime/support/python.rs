@@ -18,7 +18,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::dlpack::{DLManagedTensor, DLTensor};
-use crate::entry::{Given, call_taps};
+use crate::entry::{CallParams, call_taps};
 use crate::handle::Session;
 use crate::request::Poll;
 use crate::sys::is_first_thread;
@@ -192,7 +192,7 @@ pub(crate) unsafe extern "C" fn attnc_python_call(
     taps: *const *const c_char,
     out: *mut *mut Taps,
 ) -> i32 {
-    let given = Given { entry, arg_count, args, result_count, results, tap_count, taps, out };
+    let given = CallParams { entry, arg_count, args, result_count, results, tap_count, taps, out };
     let (save, restore, check) = PYTHON.get();
     if save.is_null() || restore.is_null() || check.is_null() {
         // SAFETY: by the contract above.

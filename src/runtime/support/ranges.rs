@@ -21,14 +21,14 @@ const OWN: u32 = 4;
 /// The rest of a thread's part: its end in the low half, its start in the high half. Each has cache
 /// lines of its own.
 #[repr(C)]
-struct Part {
+struct ThreadRange {
     left: AtomicU64,
     /// Points are taken from the back. The same in all parts.
     backward: AtomicBool,
     apart: [u64; 14],
 }
 
-pub(crate) struct Ranges(Vec<Part>);
+pub(crate) struct Ranges(Vec<ThreadRange>);
 
 fn packed(start: u32, end: u32) -> u64 {
     u64::from(start) << 32 | u64::from(end)
@@ -43,7 +43,7 @@ impl Ranges {
     pub(crate) fn new(threads: usize) -> Option<Ranges> {
         let mut parts = Vec::new();
         parts.try_reserve_exact(threads).ok()?;
-        parts.extend((0..threads).map(|_| Part {
+        parts.extend((0..threads).map(|_| ThreadRange {
             left: AtomicU64::new(0),
             backward: AtomicBool::new(false),
             apart: [0; 14],
@@ -76,7 +76,7 @@ impl Ranges {
     /// The next range of this thread, of at most `most` points; `None` when all have been
     /// distributed, or have just been stolen by a thread that will distribute them.
     pub(crate) fn take(&self, thread: usize, most: u32) -> Option<(u32, u32)> {
-        let Part { left: own, backward, .. } = self.0.get(thread)?;
+        let ThreadRange { left: own, backward, .. } = self.0.get(thread)?;
         let backward = backward.load(Ordering::Relaxed);
         loop {
             let left = own.load(Ordering::Relaxed);

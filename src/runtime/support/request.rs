@@ -7,7 +7,7 @@ use core::ffi::c_void;
 
 use crate::abi::{EntryDesc, ModelDesc, PlanContext, PlanDesc, VariantDesc};
 use crate::bind::Bound;
-use crate::cuda::copier::At;
+use crate::cuda::copier::TensorLocation;
 use crate::cuda::session;
 use crate::cuda::upload::Loaded;
 use crate::error::{Error, Result, Status, fail};
@@ -178,8 +178,8 @@ pub(crate) struct Data<'a> {
     /// host memory.
     pub(crate) tap_bytes: &'a [u64],
     /// In which memory arguments and results are.
-    pub(crate) args_at: &'a [At<'a>],
-    pub(crate) outs_at: &'a [At<'a>],
+    pub(crate) args_at: &'a [TensorLocation<'a>],
+    pub(crate) outs_at: &'a [TensorLocation<'a>],
 }
 
 /// The error that generated code reported at a site, in a call of `name`.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::dim;
-use super::kernel::Known;
+use super::kernel::AbstractValue;
 use crate::interp::Limits;
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::interp::{Argument, Element, run_small_kernel};
@@ -33,7 +33,7 @@ pub(super) enum Root {
 
 impl Root {
     /// The memory that an operation refers to, identified by the operation's text and its indices.
-    pub(super) fn from_op(op: &Op, indices: &[Known]) -> Root {
+    pub(super) fn from_op(op: &Op, indices: &[AbstractValue]) -> Root {
         let what = || format!("{op:?} {indices:?}");
         match op {
             Op::Plan(PlanOp::Arg(n)) => Root::Arg(*n),
@@ -52,7 +52,7 @@ pub(super) struct BufferStart {
 
 /// An operand of a launch.
 pub(super) enum Operand<'a> {
-    Index(Known),
+    Index(AbstractValue),
     Buffer(&'a BufferStart),
     Nothing,
 }
@@ -131,7 +131,7 @@ impl Contents {
         let mut left = MOST;
         for (p, operand) in k.params.iter().zip(operands) {
             args.push(match (operand, k.body.ty(p.value)) {
-                (Operand::Index(Known::Number(n)), Type::Index) => Argument::Index(*n),
+                (Operand::Index(AbstractValue::Number(n)), Type::Index) => Argument::Index(*n),
                 (Operand::Buffer(place), Type::Buffer(ty)) => {
                     let count = span(ty, symbols)?;
                     left = left.checked_sub(count).filter(|n| *n >= 0)?;

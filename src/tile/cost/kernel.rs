@@ -15,7 +15,7 @@ use crate::tile::{
 
 /// Abstract value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum AbstractValue {
     /// An index, or an integer or truth value computed from indices.
     Number(i64),
     /// Data loaded from the parameter of this number.
@@ -25,11 +25,11 @@ pub(super) enum Known {
     Nothing,
 }
 
-impl Known {
+impl AbstractValue {
     fn number(self) -> Option<i64> {
         match self {
-            Known::Number(n) => Some(n),
-            Known::From(_) | Known::Nothing => None,
+            AbstractValue::Number(n) => Some(n),
+            AbstractValue::From(_) | AbstractValue::Nothing => None,
         }
     }
 }
@@ -46,7 +46,7 @@ struct Touched {
 
 impl Touched {
     /// Adds a box of `counts` elements that begins at `start`.
-    fn add(&mut self, start: &[Known], counts: &[i64]) {
+    fn add(&mut self, start: &[AbstractValue], counts: &[i64]) {
         if counts.iter().any(|n| *n <= 0) {
             return;
         }
@@ -159,7 +159,7 @@ pub(super) fn all_of(kernel: &Kernel, points: i64, symbols: &BTreeMap<String, i6
         };
         let extents = ty.shape.iter().map(|d| dim(d, symbols)).collect::<Result<Vec<i64>, _>>()?;
         let mut all = Touched::default();
-        all.add(&vec![Known::Number(0); extents.len()], &extents);
+        all.add(&vec![AbstractValue::Number(0); extents.len()], &extents);
         let nothing = Touched::default();
         let (read, written) = match p.mode {
             ParamMode::In => (&all, &nothing),
@@ -178,14 +178,14 @@ pub(super) fn walk(
     indices: &[i64],
     steps: &mut u64,
 ) -> Result<Done, String> {
-    let mut frame: SecondaryMap<Value, Known> = SecondaryMap::new();
+    let mut frame: SecondaryMap<Value, AbstractValue> = SecondaryMap::new();
     let mut param_of: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
     let mut given = indices.iter();
     for (i, p) in kernel.params.iter().enumerate() {
         match kernel.body.ty(p.value) {
             Type::Index => {
                 let n = given.next().ok_or_else(|| format!("{} takes more indices", kernel.name))?;
-                frame[p.value] = Known::Number(*n);
+                frame[p.value] = AbstractValue::Number(*n);
             }
             _ => param_of[p.value] = Some(i),
         }
@@ -211,7 +211,7 @@ pub(super) fn walk(
     for point in 0..points {
         let mut rest = point;
         for (g, n) in kernel.grid.iter().zip(&counts).rev() {
-            w.frame[g.value] = Known::Number(rest % n);
+            w.frame[g.value] = AbstractValue::Number(rest % n);
             rest /= n;
         }
         w.point()?;
@@ -256,8 +256,8 @@ pub(super) fn simple(
     body: &Body,
     i: Inst,
     dims: &SecondaryMap<Inst, i64>,
-    x: &dyn Fn(Value) -> Known,
-) -> Option<Known> {
+    x: &dyn Fn(Value) -> AbstractValue,
+) -> Option<AbstractValue> {
     let data = body.inst(i);
     let number = |v: &Value| x(*v).number();
     let whole = data.result.is_some_and(|v| match body.ty(v) {
@@ -268,22 +268,26 @@ pub(super) fn simple(
     let both = |a: &Value, b: &Value| number(a).zip(number(b));
     Some(match (&data.op, data.operands.as_slice()) {
         (_, _) if data.result.is_none_or(|v| !matches!(body.ty(v), Type::Index | Type::Scalar(_))) => return None,
-        (Op::Const(s), _) if whole => Known::Number(s.as_i64()),
-        (Op::DimValue(_), _) if whole => Known::Number(dims[i]),
+        (Op::Const(s), _) if whole => AbstractValue::Number(s.as_i64()),
+        (Op::DimValue(_), _) if whole => AbstractValue::Number(dims[i]),
         (Op::Binary(op), [a, b]) if whole => {
-            both(a, b).map_or(Known::Nothing, |(a, b)| Known::Number(op.eval_int(a, b)))
+            both(a, b).map_or(AbstractValue::Nothing, |(a, b)| AbstractValue::Number(op.eval_int(a, b)))
         }
-        (Op::Unary(op), [a]) if whole => number(a).and_then(|n| op.eval_int(n)).map_or(Known::Nothing, Known::Number),
+        (Op::Unary(op), [a]) if whole => {
+            number(a).and_then(|n| op.eval_int(n)).map_or(AbstractValue::Nothing, AbstractValue::Number)
+        }
         (Op::Compare(op), [a, b]) if !body.ty(*a).elem().is_some_and(|e| e.is_float()) => {
-            both(a, b).map_or(Known::Nothing, |(a, b)| Known::Number(i64::from(op.eval(a, b))))
+            both(a, b).map_or(AbstractValue::Nothing, |(a, b)| AbstractValue::Number(i64::from(op.eval(a, b))))
         }
         (Op::Select, [c, a, b]) if whole => match number(c) {
             Some(c) => x(if c != 0 { *a } else { *b }),
-            None => Known::Nothing,
+            None => AbstractValue::Nothing,
         },
         (Op::Cast | Op::CheckIndex { .. }, [a, ..]) if whole => x(*a),
-        (Op::Const(_) | Op::DimValue(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast, _) => Known::Nothing,
-        (Op::Unary(_) | Op::Narrow { .. } | Op::CheckIndex { .. }, _) => Known::Nothing,
+        (Op::Const(_) | Op::DimValue(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast, _) => {
+            AbstractValue::Nothing
+        }
+        (Op::Unary(_) | Op::Narrow { .. } | Op::CheckIndex { .. }, _) => AbstractValue::Nothing,
         _ => return None,
     })
 }
@@ -291,14 +295,14 @@ pub(super) fn simple(
 /// The target of a terminator; an error if it depends on data.
 pub(super) fn target<'a>(
     t: &'a Terminator,
-    x: &dyn Fn(Value) -> Known,
+    x: &dyn Fn(Value) -> AbstractValue,
 ) -> Result<Option<&'a crate::tile::BlockCall>, String> {
     match t {
         Terminator::Return(_) => Ok(None),
         Terminator::Br(c) => Ok(Some(c)),
         Terminator::BrIf { condition, then, otherwise } => match x(*condition) {
-            Known::Number(n) => Ok(Some(if n != 0 { then } else { otherwise })),
-            Known::From(_) | Known::Nothing => Err("data decides where it goes on".to_string()),
+            AbstractValue::Number(n) => Ok(Some(if n != 0 { then } else { otherwise })),
+            AbstractValue::From(_) | AbstractValue::Nothing => Err("data decides where it goes on".to_string()),
         },
         Terminator::Roles(_) => Err("warps are not walked".to_string()),
     }
@@ -307,7 +311,7 @@ pub(super) fn target<'a>(
 struct Walk<'a> {
     kernel: &'a Kernel,
     body: &'a Body,
-    frame: SecondaryMap<Value, Known>,
+    frame: SecondaryMap<Value, AbstractValue>,
     param_of: SecondaryMap<Value, Option<usize>>,
     dims: SecondaryMap<Inst, i64>,
     flops: u64,
@@ -343,7 +347,7 @@ impl Walk<'_> {
                 t => target(t, &|v| self.frame[v]).map_err(|e| format!("{}: {e}", self.kernel.name))?,
             };
             let Some(call) = goes else { return Ok(()) };
-            let values: Vec<Known> = call.args.iter().map(|v| self.frame[*v]).collect();
+            let values: Vec<AbstractValue> = call.args.iter().map(|v| self.frame[*v]).collect();
             for (arg, x) in body.block(call.block).args.iter().zip(values) {
                 self.frame[*arg] = x;
             }
@@ -357,7 +361,8 @@ impl Walk<'_> {
         let data = body.inst(i);
         if let Some(x) = simple(body, i, &self.dims, &|v| self.frame[v]) {
             if let (Op::CheckIndex { .. }, [index, bound]) = (&data.op, data.operands.as_slice())
-                && let (Known::From(param), Known::Number(bound)) = (self.frame[*index], self.frame[*bound])
+                && let (AbstractValue::From(param), AbstractValue::Number(bound)) =
+                    (self.frame[*index], self.frame[*bound])
             {
                 let least = self.bounds.entry(param).or_insert(bound);
                 *least = bound.min(*least);
@@ -411,13 +416,13 @@ impl Walk<'_> {
             // Conditions on tiles test whether something is not finite; assume that it is finite.
             Op::Element => {
                 if let Some(v) = data.result {
-                    self.frame[v] = Known::Number(0);
+                    self.frame[v] = AbstractValue::Number(0);
                 }
             }
             Op::LoadScalar => {
                 self.touch(data, 0, (None, None), (1, 1), false);
                 if let (Some(v), Some(b)) = (data.result, data.operands.first()) {
-                    self.frame[v] = self.param_of[*b].map_or(Known::Nothing, Known::From);
+                    self.frame[v] = self.param_of[*b].map_or(AbstractValue::Nothing, AbstractValue::From);
                 }
             }
             Op::Store { rows, cols } => {
@@ -439,8 +444,8 @@ impl Walk<'_> {
         match e {
             Extent::Static(n) => n,
             Extent::Bounded { value, max } => match self.frame[value] {
-                Known::Number(n) => n.clamp(0, max),
-                Known::From(_) | Known::Nothing => {
+                AbstractValue::Number(n) => n.clamp(0, max),
+                AbstractValue::From(_) | AbstractValue::Nothing => {
                     self.exact = false;
                     max
                 }
@@ -463,20 +468,20 @@ impl Walk<'_> {
     ) {
         let end = data.operands.len().saturating_sub(after);
         let Some((buffer, indices)) = data.operands.get(..end).and_then(<[Value]>::split_first) else { return };
-        let start: Vec<Known> = indices.iter().map(|v| self.frame[*v]).collect();
+        let start: Vec<AbstractValue> = indices.iter().map(|v| self.frame[*v]).collect();
         self.touch_at(*buffer, start, (row_axis, col_axis), (rows, cols), write);
     }
 
     /// A panel of integers with `steps` k indices per byte, and its scales.
     fn touch_scaled(&mut self, data: &InstData, steps: i64, (rows, cols): (i64, i64)) {
         let [buffer, indices @ .., scales] = data.operands.as_slice() else { return };
-        let mut start: Vec<Known> = indices.iter().map(|v| self.frame[*v]).collect();
+        let mut start: Vec<AbstractValue> = indices.iter().map(|v| self.frame[*v]).collect();
         let Some(axis) = start.len().checked_sub(2) else { return };
         let axes = (Some(axis), Some(axis + 1));
         let up = |n: i64, by: i64| n.saturating_add(by - 1).div_euclid(by);
         self.touch_at(*buffer, start.clone(), axes, (up(rows, steps), cols), false);
         let group = i64::from(GROUP);
-        if let Known::Number(n) = &mut start[axis] {
+        if let AbstractValue::Number(n) = &mut start[axis] {
             *n = n.saturating_mul(steps).div_euclid(group);
         }
         self.touch_at(*scales, start, axes, (up(rows, group), cols), false);
@@ -485,7 +490,7 @@ impl Walk<'_> {
     /// A panel of pairs of k indices.
     fn touch_pairs(&mut self, data: &InstData, (rows, cols): (i64, i64)) {
         let [buffer, indices @ ..] = data.operands.as_slice() else { return };
-        let start: Vec<Known> = indices.iter().map(|v| self.frame[*v]).collect();
+        let start: Vec<AbstractValue> = indices.iter().map(|v| self.frame[*v]).collect();
         let mut counts = vec![1; start.len()];
         if let Some(last) = counts.last_chunk_mut::<3>() {
             *last = [rows.saturating_add(1).div_euclid(2), cols, 2];
@@ -496,7 +501,7 @@ impl Walk<'_> {
     fn touch_at(
         &mut self,
         buffer: Value,
-        start: Vec<Known>,
+        start: Vec<AbstractValue>,
         (row_axis, col_axis): (Option<usize>, Option<usize>),
         (rows, cols): (i64, i64),
         write: bool,
@@ -513,7 +518,7 @@ impl Walk<'_> {
     }
 
     /// Marks a box of `counts` elements along the axes as accessed.
-    fn touch_box(&mut self, buffer: Value, start: Vec<Known>, counts: Vec<i64>, write: bool) {
+    fn touch_box(&mut self, buffer: Value, start: Vec<AbstractValue>, counts: Vec<i64>, write: bool) {
         let Some(param) = self.param_of[buffer] else { return };
         if counts.iter().any(|n| *n <= 0) {
             return;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use cranelift_entity::SecondaryMap;
 
 use super::contents::{BufferStart, Contents, Operand, Root};
-use super::kernel::{self, Done, Known, dims_of};
+use super::kernel::{self, AbstractValue, Done, dims_of};
 use super::{Cost, Launch, PlanCost, STEPS, Setting, dim};
 use crate::shape::Dim;
 use crate::tile::attention::is_part;
@@ -19,7 +19,7 @@ use crate::tile::{AllowedIn, Body, Inst, Kernel, Module, Op, Plan, PlanOp, Type,
 
 #[derive(Clone, Debug, Default)]
 enum PlanValue {
-    Known(Known),
+    Known(AbstractValue),
     Buffer(Rc<BufferStart>),
     #[default]
     None,
@@ -80,10 +80,10 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn known(&self, v: Value) -> Known {
+    fn known(&self, v: Value) -> AbstractValue {
         match &self.frame[v] {
             PlanValue::Known(x) => *x,
-            PlanValue::Buffer(_) | PlanValue::None => Known::Nothing,
+            PlanValue::Buffer(_) | PlanValue::None => AbstractValue::Nothing,
         }
     }
 
@@ -122,7 +122,7 @@ impl Walk<'_> {
             (Op::LoadScalar, [buffer, indices @ ..]) => {
                 let number = self.element(*buffer, indices)?;
                 if let Some(v) = data.result {
-                    self.frame[v] = PlanValue::Known(number.map_or(Known::Nothing, Known::Number));
+                    self.frame[v] = PlanValue::Known(number.map_or(AbstractValue::Nothing, AbstractValue::Number));
                 }
                 return Ok(());
             }
@@ -135,14 +135,16 @@ impl Walk<'_> {
                 let PlanValue::Buffer(base) = self.frame[*base].clone() else { return Ok(()) };
                 let mut element = base.element.wrapping_add(dim(offset, &self.symbols)?);
                 for (v, stride) in rest.iter().zip(strides) {
-                    let Known::Number(n) = self.known(*v) else { return Err("data decides what is viewed".into()) };
+                    let AbstractValue::Number(n) = self.known(*v) else {
+                        return Err("data decides what is viewed".into());
+                    };
                     element = element.wrapping_add(n.wrapping_mul(dim(stride, &self.symbols)?));
                 }
                 BufferStart { root: base.root.clone(), element }
             }
             // Slots, results, parameters: identified by the operation and its indices.
             op => {
-                let indices: Vec<Known> = data.operands.iter().map(|v| self.known(*v)).collect();
+                let indices: Vec<AbstractValue> = data.operands.iter().map(|v| self.known(*v)).collect();
                 BufferStart { root: Root::from_op(op, &indices), element: 0 }
             }
         };
@@ -157,22 +159,22 @@ impl Walk<'_> {
         };
         let mut element = place.element;
         for (v, stride) in indices.iter().zip(&ty.strides) {
-            let Known::Number(n) = self.known(*v) else { return Ok(None) };
+            let AbstractValue::Number(n) = self.known(*v) else { return Ok(None) };
             element = element.wrapping_add(n.wrapping_mul(dim(stride, &self.symbols)?));
         }
         Ok(self.contents.first(&BufferStart { root: place.root.clone(), element }, ty.elem))
     }
 
     /// Binds a dimension.
-    fn length(&mut self, name: &str, most: &Dim, value: Known) -> Result<(), String> {
+    fn length(&mut self, name: &str, most: &Dim, value: AbstractValue) -> Result<(), String> {
         let most = dim(most, &self.symbols)?;
         let n = match value {
-            Known::Number(n) if (0..=most).contains(&n) => {
+            AbstractValue::Number(n) if (0..=most).contains(&n) => {
                 self.unknown_lengths.remove(name);
                 n
             }
-            Known::Number(n) => return Err(format!("`{name}` would be {n}, and is at most {most}")),
-            Known::From(_) | Known::Nothing => {
+            AbstractValue::Number(n) => return Err(format!("`{name}` would be {n}, and is at most {most}")),
+            AbstractValue::From(_) | AbstractValue::Nothing => {
                 self.unknown_lengths.insert(name.to_string());
                 most
             }
@@ -272,7 +274,9 @@ impl Walk<'_> {
         let mut indices = Vec::new();
         for (v, p) in operands.iter().zip(&k.params) {
             if *k.body.ty(p.value) == Type::Index {
-                let Known::Number(n) = self.known(*v) else { return Err(format!("data decides what {name} gets")) };
+                let AbstractValue::Number(n) = self.known(*v) else {
+                    return Err(format!("data decides what {name} gets"));
+                };
                 indices.push(n);
             }
         }

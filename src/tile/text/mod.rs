@@ -30,5 +30,7 @@ mod types;
 
 pub(crate) use entries::lines as lines_of_entry;
 pub use parse::{Parsed, parse};
-pub use print::{Anchor, At, Owner, Printed, print, print_kernel, print_part, print_plan, print_with_anchors};
+pub use print::{
+    Anchor, ErrorLocation, Owner, Printed, print, print_kernel, print_part, print_plan, print_with_anchors,
+};
 pub(crate) use print::{head_of_kernel, lines_of_kernel, lines_of_plan, names_of_kernel, with_names};

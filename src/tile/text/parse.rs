@@ -13,7 +13,7 @@ use super::entries;
 use super::forms::{
     CodedError, Names, Read, call, fail, form, global, header, literal_operation, only, param, state, values, words,
 };
-use super::print::{Anchor, At, Owner, is_name};
+use super::print::{Anchor, ErrorLocation, Owner, is_name};
 use super::types;
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -89,7 +89,7 @@ impl Parser {
         r.map_err(|e| self.error(e)).ok()
     }
 
-    fn mark(&mut self, at: At, place: TextSpan) {
+    fn mark(&mut self, at: ErrorLocation, place: TextSpan) {
         let span = self.span(place);
         self.out.places.push((Anchor { owner: self.owner, at }, span));
     }
@@ -118,7 +118,7 @@ impl Parser {
             let r = match s.head.as_str() {
                 "module" if !seen => {
                     seen = true;
-                    self.mark(At::Head, Parser::head_place(s));
+                    self.mark(ErrorLocation::Head, Parser::head_place(s));
                     self.name_line(s).map(|name| self.out.module.name = name)
                 }
                 "file" => self.name_line(s).map(|name| self.out.module.files.push(name)),
@@ -135,12 +135,12 @@ impl Parser {
                 "state" => state(s).map(|decl| self.out.module.states.push(decl)),
                 "kernel" => {
                     self.owner = Owner::Kernel(self.out.module.kernels.len());
-                    self.mark(At::Head, Parser::head_place(s));
+                    self.mark(ErrorLocation::Head, Parser::head_place(s));
                     self.kernel(s).map(|k| self.out.module.kernels.push(k))
                 }
                 "plan" => {
                     self.owner = Owner::Plan(self.out.module.plans.len());
-                    self.mark(At::Head, Parser::head_place(s));
+                    self.mark(ErrorLocation::Head, Parser::head_place(s));
                     self.plan(s).map(|p| self.out.module.plans.push(p))
                 }
                 other => {
@@ -360,7 +360,7 @@ impl Parser {
                     if matches!(s.head.as_str(), "br" | "br_if" | "return" | "roles") {
                         *done = true;
                         let block = *block;
-                        self.mark(At::Terminator(block), s.place);
+                        self.mark(ErrorLocation::Terminator(block), s.place);
                         k.terminators.push((block, s));
                     } else {
                         let block = *block;
@@ -387,7 +387,7 @@ impl Parser {
 
     fn block<'a>(&mut self, b: &'a BlockLine, k: &mut Skeleton<'a>) -> Block {
         let block = k.body.add_block();
-        self.mark(At::Block(block), b.place);
+        self.mark(ErrorLocation::Block(block), b.place);
         if k.blocks.insert(&b.name, block).is_some() {
             let e = TextError::new(b.place, format!("^{} is defined twice", b.name));
             self.error((codes::DEFINED_TWICE, e));
@@ -416,7 +416,7 @@ impl Parser {
         }
         let ty = s.results.first().map(|_| Type::Index);
         let inst = k.body.make_inst(Op::Gpu(GpuOp::Barrier), Vec::new(), ty, Loc::default());
-        self.mark(At::Inst(inst), Parser::head_place(s));
+        self.mark(ErrorLocation::Inst(inst), Parser::head_place(s));
         if let (Some(e), Some(v)) = (s.results.first(), k.body.inst(inst).result) {
             let r = self.call_it(&mut k.body, &mut k.names, e, v);
             self.keep(r);

@@ -13,10 +13,10 @@ use super::forms::literal;
 use crate::irtext::quoted;
 use crate::shape::Dim;
 use crate::source::Loc;
-pub use crate::ssa::verify::At;
+pub use crate::ssa::verify::ErrorLocation;
 use crate::tile::{
-    Block, BlockCall, Body, BufferType, Compute, Extent, Inst, Kernel, Module, Op, ParamMode, Part, Plan, PlanOp,
-    PlanVariant, Space, State, Terminator, TileType, Type, Value, row_major,
+    Block, BlockCall, Body, BufferType, Compute, Extent, Inst, Kernel, KernelOrPlan, Module, Op, ParamMode, Plan,
+    PlanOp, PlanVariant, Space, State, Terminator, TileType, Type, Value, row_major,
 };
 
 /// Columns at which types and locations start, if the line is shorter. They are fixed, so that a
@@ -41,7 +41,7 @@ pub struct Anchor {
     /// The part of the module that it belongs to.
     pub owner: Owner,
     /// The thing.
-    pub at: At,
+    pub at: ErrorLocation,
 }
 
 /// A text with the line of each thing in it.
@@ -56,7 +56,7 @@ pub fn print(module: &Module) -> String {
 pub fn print_with_anchors(module: &Module) -> Printed {
     let mut p = Printer::new(&module.files);
     p.text(&format!("module {}", quoted(&module.name)));
-    p.end(At::Head, Loc::default());
+    p.end(ErrorLocation::Head, Loc::default());
     for file in &module.files {
         p.text(&format!("file {}", quoted(file)));
         p.newline();
@@ -124,10 +124,10 @@ pub fn print_plan(plan: &Plan, files: &[String]) -> String {
 }
 
 /// Prints one kernel or plan of a module; empty if it does not exist.
-pub fn print_part(module: &Module, part: Part) -> String {
+pub fn print_part(module: &Module, part: KernelOrPlan) -> String {
     match part {
-        Part::Kernel(n) => module.kernels.get(n).map(|k| print_kernel(k, &module.files)),
-        Part::Plan(n) => module.plans.get(n).map(|p| print_plan(p, &module.files)),
+        KernelOrPlan::Kernel(n) => module.kernels.get(n).map(|k| print_kernel(k, &module.files)),
+        KernelOrPlan::Plan(n) => module.plans.get(n).map(|p| print_plan(p, &module.files)),
     }
     .unwrap_or_default()
 }
@@ -168,8 +168,8 @@ fn lines_of(printed: &Printed) -> BTreeMap<Inst, String> {
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let insts = printed.lines.iter().filter_map(|(anchor, line)| match anchor.at {
-        At::Inst(inst) => Some((inst, shown(*line))),
-        At::Head | At::Block(_) | At::Terminator(_) => None,
+        ErrorLocation::Inst(inst) => Some((inst, shown(*line))),
+        ErrorLocation::Head | ErrorLocation::Block(_) | ErrorLocation::Terminator(_) => None,
     });
     insts.collect()
 }
@@ -343,13 +343,13 @@ impl Printer<'_> {
     }
 
     /// Ends a line about something, with its location.
-    fn end(&mut self, at: At, loc: Loc) {
+    fn end(&mut self, at: ErrorLocation, loc: Loc) {
         self.mark(at);
         self.place(loc);
         self.newline();
     }
 
-    fn mark(&mut self, at: At) {
+    fn mark(&mut self, at: ErrorLocation) {
         self.out.lines.push((Anchor { owner: self.owner, at }, self.line));
     }
 
@@ -456,7 +456,7 @@ impl Printer<'_> {
 
     fn body(&mut self, body: &Body, mut names: Names, compute: Option<&Compute>) {
         self.text(" {");
-        self.end(At::Head, Loc::default());
+        self.end(ErrorLocation::Head, Loc::default());
         for (line, elem, loc) in compute.map(computes::lines).unwrap_or_default() {
             self.text(&format!("  {line}"));
             if let Some(elem) = elem {
@@ -483,7 +483,7 @@ impl Printer<'_> {
                 self.text(&format!("({})", args.join(", ")));
             }
             self.text(":");
-            self.end(At::Block(*b), Loc::default());
+            self.end(ErrorLocation::Block(*b), Loc::default());
             for i in &data.insts {
                 self.inst(body, *i, &names, 1);
             }
@@ -506,7 +506,7 @@ impl Printer<'_> {
                 }
             };
             self.text(&t);
-            self.end(At::Terminator(*b), Loc::default());
+            self.end(ErrorLocation::Terminator(*b), Loc::default());
         }
         self.text("}");
         self.newline();
@@ -521,7 +521,7 @@ impl Printer<'_> {
             self.text(&format!("run ({}, {})", names.extent(*rows), names.extent(*cols)));
             self.place(data.loc);
             self.text(" {");
-            self.mark(At::Inst(i));
+            self.mark(ErrorLocation::Inst(i));
             self.newline();
             if depth < 2 {
                 for i in insts {
@@ -573,7 +573,7 @@ impl Printer<'_> {
             let ty = names.ty(body.ty(v));
             self.ty(&ty);
         }
-        self.end(At::Inst(i), data.loc);
+        self.end(ErrorLocation::Inst(i), data.loc);
     }
 }
 

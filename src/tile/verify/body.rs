@@ -9,7 +9,7 @@ use crate::ssa::Dialect;
 use crate::ssa::verify::{self, Definitions};
 use crate::table::Gives;
 use crate::tile::fits::is_computable;
-use crate::tile::text::At;
+use crate::tile::text::ErrorLocation;
 use crate::tile::{
     AllowedIn, Block, Body, Extent, Inst, Kernel, MOST_EXTENT, Module, Op, ParamMode, Plan, PlanOp, Space, State,
     Terminator, TileIr, Type, Value, ValueDef, View, rules,
@@ -92,30 +92,33 @@ impl Checker<'_, '_> {
         let values = k.params.iter().map(|p| p.value).chain(k.grid.iter().map(|g| g.value));
         for v in values {
             if !self.body.has_value(v) || self.body.def(v) != ValueDef::Param || !seen.insert(v) {
-                self.sink.error(At::Head, "a parameter or grid index is not a value of its own");
+                self.sink.error(ErrorLocation::Head, "a parameter or grid index is not a value of its own");
                 return;
             }
         }
         for p in &k.params {
             if p.aligned && !(self.unit.allows(AllowedIn::GpuKernel) && self.body.ty(p.value).buffer().is_some()) {
-                self.sink.error(At::Head, "only buffers of kernels for a GPU are `aligned`");
+                self.sink.error(ErrorLocation::Head, "only buffers of kernels for a GPU are `aligned`");
             }
             match self.body.ty(p.value) {
                 Type::Buffer(_) => {}
                 Type::Index if p.mode == ParamMode::In => {}
-                ty => self.sink.error(At::Head, format!("a parameter of type {ty}")),
+                ty => self.sink.error(ErrorLocation::Head, format!("a parameter of type {ty}")),
             }
         }
         for g in &k.grid {
             if *self.body.ty(g.value) != Type::Index {
-                self.sink.error(At::Head, "the index of a grid axis does not have type `index`");
+                self.sink.error(ErrorLocation::Head, "the index of a grid axis does not have type `index`");
             }
             if g.step < 1 {
-                self.sink.error(At::Head, format!("a grid axis has steps of {}", g.step));
+                self.sink.error(ErrorLocation::Head, format!("a grid axis has steps of {}", g.step));
             }
-            self.dim(At::Head, &g.extent);
+            self.dim(ErrorLocation::Head, &g.extent);
             if !is_computable(&g.extent.add(&Dim::from(g.step.saturating_sub(1)))) {
-                self.sink.error(At::Head, format!("an axis of {} points in steps of {} is too long", g.extent, g.step));
+                self.sink.error(
+                    ErrorLocation::Head,
+                    format!("an axis of {} points in steps of {} is too long", g.extent, g.step),
+                );
             }
         }
     }
@@ -124,13 +127,13 @@ impl Checker<'_, '_> {
         let body = self.body;
         verify::uses(body, definitions, &body.cfg(), &mut |at, message| self.sink.error(at, message));
         if !body.block(body.entry()).args.is_empty() {
-            self.sink.error(At::Block(body.entry()), "the entry block has arguments");
+            self.sink.error(ErrorLocation::Block(body.entry()), "the entry block has arguments");
         }
         let mut read = Vec::new();
         for b in &body.layout {
             let data = body.block(*b);
             for v in &data.args {
-                self.ty(At::Block(*b), *v);
+                self.ty(ErrorLocation::Block(*b), *v);
             }
             for i in &data.insts {
                 self.inst(*i, None, definitions, &mut read);
@@ -151,38 +154,38 @@ impl Checker<'_, '_> {
         let name = data.op.info().name;
         if data.result.is_some() != (data.op.info().gives != Gives::Nothing) {
             let what = if data.result.is_some() { "has no result" } else { "has a result" };
-            return self.sink.error(At::Inst(i), format!("{name}: {what}"));
+            return self.sink.error(ErrorLocation::Inst(i), format!("{name}: {what}"));
         }
         let mut misplaced = None;
         body.for_each_use(i, |v| misplaced = misplaced.take().or_else(|| self.misplaced(v, run, definitions)));
         if let Some(e) = misplaced {
-            return self.sink.error(At::Inst(i), format!("{name}: {e}"));
+            return self.sink.error(ErrorLocation::Inst(i), format!("{name}: {e}"));
         }
         if let Op::Run { rows, cols, .. } = &data.op {
-            [rows, cols].into_iter().for_each(|e| self.extent(At::Inst(i), *e));
+            [rows, cols].into_iter().for_each(|e| self.extent(ErrorLocation::Inst(i), *e));
         }
         if !self.unit.allows(data.op.info().class) {
-            self.sink.error(At::Inst(i), format!("{name}: does not stand here"));
+            self.sink.error(ErrorLocation::Inst(i), format!("{name}: does not stand here"));
             return;
         }
         if let Some(v) = data.result {
-            self.ty(At::Inst(i), v);
+            self.ty(ErrorLocation::Inst(i), v);
         }
         let types: Vec<&Type> = data.operands.iter().map(|v| self.body.ty(*v)).collect();
         let declared = data.result.map(|v| self.body.ty(v));
         match rules::result_type(&data.op, &types, declared) {
-            Err(e) => self.sink.error(At::Inst(i), format!("{name}: {e}")),
+            Err(e) => self.sink.error(ErrorLocation::Inst(i), format!("{name}: {e}")),
             Ok(ty) if ty.as_ref() != declared => {
                 let ty = ty.map_or("nothing".to_string(), |t| t.to_string());
-                self.sink.error(At::Inst(i), format!("{name}: makes {ty}"));
+                self.sink.error(ErrorLocation::Inst(i), format!("{name}: makes {ty}"));
             }
             Ok(_) => {}
         }
-        data.op.dims().into_iter().for_each(|d| self.dim(At::Inst(i), d));
+        data.op.dims().into_iter().for_each(|d| self.dim(ErrorLocation::Inst(i), d));
         if let Op::CheckIndex { site } = &data.op
             && *site as usize >= self.module.sites.len()
         {
-            self.sink.error(At::Inst(i), format!("{name}: the module has no site {site}"));
+            self.sink.error(ErrorLocation::Inst(i), format!("{name}: the module has no site {site}"));
         }
         if let Op::Plan(PlanOp::View { .. }) = data.op {
             // The accesses of a window happen where it is used.
@@ -208,10 +211,12 @@ impl Checker<'_, '_> {
             let root = View::trace(&k.body, *b).map_or(*b, |view| view.root);
             let mode = k.params.iter().find(|p| p.value == root).map(|p| p.mode);
             match (mode, writes) {
-                (Some(ParamMode::In), true) => self.sink.error(At::Inst(*i), "writes a buffer that is `in`"),
-                (Some(ParamMode::Out), false) => self.sink.error(At::Inst(*i), "reads a buffer that is `out`"),
+                (Some(ParamMode::In), true) => self.sink.error(ErrorLocation::Inst(*i), "writes a buffer that is `in`"),
+                (Some(ParamMode::Out), false) => {
+                    self.sink.error(ErrorLocation::Inst(*i), "reads a buffer that is `out`")
+                }
                 (Some(_), _) => {}
-                (None, _) => self.sink.error(At::Inst(*i), "the buffer is not a parameter of the kernel"),
+                (None, _) => self.sink.error(ErrorLocation::Inst(*i), "the buffer is not a parameter of the kernel"),
             }
         }
     }
@@ -220,14 +225,14 @@ impl Checker<'_, '_> {
         let mut misplaced = None;
         t.for_each_value(|v| misplaced = misplaced.take().or_else(|| self.misplaced(v, None, definitions)));
         if let Some(e) = misplaced {
-            return self.sink.error(At::Terminator(b), e);
+            return self.sink.error(ErrorLocation::Terminator(b), e);
         }
         match t {
             Terminator::Return(values) if !values.is_empty() => {
-                self.sink.error(At::Terminator(b), "a kernel or plan returns nothing");
+                self.sink.error(ErrorLocation::Terminator(b), "a kernel or plan returns nothing");
             }
             Terminator::Roles(_) if !self.unit.allows(AllowedIn::GpuKernel) => {
-                self.sink.error(At::Terminator(b), "`roles` does not stand here");
+                self.sink.error(ErrorLocation::Terminator(b), "`roles` does not stand here");
             }
             Terminator::Br(_) | Terminator::BrIf { .. } | Terminator::Return(_) | Terminator::Roles(_) => {}
         }
@@ -245,7 +250,7 @@ impl Checker<'_, '_> {
     }
 
     /// Rule 6, and the symbols of a type.
-    fn ty(&mut self, at: At, v: Value) {
+    fn ty(&mut self, at: ErrorLocation, v: Value) {
         if let Type::Buffer(b) = self.body.ty(v) {
             if b.shape.len() != b.strides.len() {
                 self.sink.error(at, "a buffer has as many strides as axes");
@@ -262,7 +267,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    fn extent(&mut self, at: At, e: Extent) {
+    fn extent(&mut self, at: ErrorLocation, e: Extent) {
         if !(1..=MOST_EXTENT).contains(&e.capacity()) {
             self.sink.error(at, format!("the extent {} is not between 1 and 2^20", e.capacity()));
         }
@@ -273,7 +278,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    fn dim(&mut self, at: At, d: &Dim) {
+    fn dim(&mut self, at: ErrorLocation, d: &Dim) {
         for s in d.symbols() {
             if !self.unit.has_dim(&s) {
                 self.sink.error(at, format!("the dimension {s} is not one of the symbols"));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Sink;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem};
-use crate::tile::text::At;
+use crate::tile::text::ErrorLocation;
 use crate::tile::{
     Block, Body, Cpu, DotMode, Extent, Inst, InstData, Kernel, Op, Pitch, Space, State, TileType, Value,
 };
@@ -19,7 +19,7 @@ pub(super) fn unscheduled(k: &Kernel, sink: &mut Sink) {
     for b in &body.layout {
         for v in &body.block(*b).args {
             if body.ty(*v).any_tile().is_some_and(|t| t.space != Space::Any) {
-                sink.error(At::Block(*b), "a tile of an unscheduled kernel has no space");
+                sink.error(ErrorLocation::Block(*b), "a tile of an unscheduled kernel has no space");
             }
         }
     }
@@ -27,10 +27,10 @@ pub(super) fn unscheduled(k: &Kernel, sink: &mut Sink) {
         if let Some(v) = data.result
             && body.ty(v).any_tile().is_some_and(|t| t.space != Space::Any)
         {
-            sink.error(At::Inst(i), "a tile of an unscheduled kernel has no space");
+            sink.error(ErrorLocation::Inst(i), "a tile of an unscheduled kernel has no space");
         }
         if matches!(data.op, Op::Dot { mode: Some(_) }) {
-            sink.error(At::Inst(i), "a product of an unscheduled kernel has no mode");
+            sink.error(ErrorLocation::Inst(i), "a product of an unscheduled kernel has no mode");
         }
     }
     right_operands(body, sink);
@@ -47,7 +47,7 @@ fn right_operands(body: &Body, sink: &mut Sink) {
         let is_panel = |d: &InstData| matches!(d.op, Op::LoadScaled { .. } | Op::LoadPairs | Op::PairRows);
         body.def_inst(*v).is_some_and(|d| is_panel(d) || is_window(d))
     };
-    let mut wrong = |at: At| sink.error(at, "what is narrow in place is the right operand of `dot` alone");
+    let mut wrong = |at: ErrorLocation| sink.error(at, "what is narrow in place is the right operand of `dot` alone");
     for (_, i, data) in body.insts() {
         let defined = |n: usize| data.operands.get(n).and_then(|v| body.def_inst(*v));
         let is_dot = matches!(data.op, Op::Dot { .. });
@@ -59,12 +59,12 @@ fn right_operands(body: &Body, sink: &mut Sink) {
         };
         let others = data.operands.iter().enumerate().filter(|(n, _)| !allowed(*n));
         if others.map(|(_, v)| v).any(is_narrow) {
-            wrong(At::Inst(i));
+            wrong(ErrorLocation::Inst(i));
         }
     }
     for b in &body.layout {
         if body.block(*b).terminator.values().iter().any(is_narrow) {
-            wrong(At::Terminator(*b));
+            wrong(ErrorLocation::Terminator(*b));
         }
     }
 }
@@ -131,9 +131,9 @@ impl Checker<'_, '_> {
             for v in &self.body.block(*b).args {
                 if let Some(t) = self.tile(*v).cloned() {
                     match t.space {
-                        Space::L1(..) if is_padded(&t) => self.sink.error(At::Block(*b), RUNS_ALONE),
-                        Space::L1(..) => self.in_scratch(At::Block(*b), &t),
-                        _ => self.sink.error(At::Block(*b), "an argument of a block is in scratch"),
+                        Space::L1(..) if is_padded(&t) => self.sink.error(ErrorLocation::Block(*b), RUNS_ALONE),
+                        Space::L1(..) => self.in_scratch(ErrorLocation::Block(*b), &t),
+                        _ => self.sink.error(ErrorLocation::Block(*b), "an argument of a block is in scratch"),
                     }
                 }
             }
@@ -157,11 +157,11 @@ impl Checker<'_, '_> {
             _ => None,
         });
         if axes.collect::<BTreeSet<_>>().len() > 1 {
-            self.sink.error(At::Inst(run), "run: reduces along both axes");
+            self.sink.error(ErrorLocation::Inst(run), "run: reduces along both axes");
         }
     }
 
-    fn in_scratch(&mut self, at: At, t: &TileType) {
+    fn in_scratch(&mut self, at: ErrorLocation, t: &TileType) {
         if self.level.is_some() && is_padded(t) {
             self.sink.error(at, "a tile with padded rows in a kernel that is scheduled for a CPU");
         }
@@ -179,10 +179,12 @@ impl Checker<'_, '_> {
         let data = self.body.inst(i);
         let name = data.op.info().name;
         if self.level.is_none() && matches!(data.op, Op::LoadPairs | Op::PairRows) {
-            return self.sink.error(At::Inst(i), format!("{name}: does not stand in a kernel scheduled for a GPU"));
+            return self
+                .sink
+                .error(ErrorLocation::Inst(i), format!("{name}: does not stand in a kernel scheduled for a GPU"));
         }
         if data.operands.iter().chain(&data.result).filter_map(|v| self.tile(*v)).any(is_padded) {
-            self.sink.error(At::Inst(i), format!("{name}: {RUNS_ALONE}"));
+            self.sink.error(ErrorLocation::Inst(i), format!("{name}: {RUNS_ALONE}"));
         }
         let space = |c: &Self, n: usize| data.operands.get(n).and_then(|v| c.tile(*v)).map(|t| t.space);
         let result = data.result.and_then(|v| self.tile(v)).cloned();
@@ -190,42 +192,42 @@ impl Checker<'_, '_> {
             Op::Dot { mode } => {
                 self.mode(i, *mode);
                 if !(0..2).all(|n| matches!(space(self, n), Some(Space::L1(..) | Space::Window))) {
-                    self.sink.error(At::Inst(i), "dot: its operands are in scratch or windows");
+                    self.sink.error(ErrorLocation::Inst(i), "dot: its operands are in scratch or windows");
                 }
                 match result {
                     // An accumulator without a space is a scalar.
                     Some(t) if matches!((t.space, space(self, 2)), (Space::L1(..), Some(Space::L1(..)) | None)) => {
-                        self.in_scratch(At::Inst(i), &t);
+                        self.in_scratch(ErrorLocation::Inst(i), &t);
                     }
-                    _ => self.sink.error(At::Inst(i), "dot: accumulator and result are in scratch"),
+                    _ => self.sink.error(ErrorLocation::Inst(i), "dot: accumulator and result are in scratch"),
                 }
                 self.right_in_place(i);
             }
             Op::Element if !matches!(space(self, 0), Some(Space::L1(..))) => {
-                self.sink.error(At::Inst(i), "element: the tile is in scratch");
+                self.sink.error(ErrorLocation::Inst(i), "element: the tile is in scratch");
             }
             Op::Element => {}
             Op::Transpose | Op::PairRows => match result {
                 Some(t) if matches!((t.space, space(self, 0)), (Space::L1(..), Some(Space::L1(..)))) => {
-                    self.in_scratch(At::Inst(i), &t);
+                    self.in_scratch(ErrorLocation::Inst(i), &t);
                 }
-                _ => self.sink.error(At::Inst(i), format!("{name}: operand and result are in scratch")),
+                _ => self.sink.error(ErrorLocation::Inst(i), format!("{name}: operand and result are in scratch")),
             },
             Op::LoadScaled { .. } | Op::LoadPairs => {
                 if result.is_none_or(|t| t.space != Space::Window) {
-                    self.sink.error(At::Inst(i), format!("{name}: the tile is `@window`"));
+                    self.sink.error(ErrorLocation::Inst(i), format!("{name}: the tile is `@window`"));
                 }
                 let mode =
                     |v: Option<&Value>| v.and_then(|b| self.k.params.iter().find(|p| p.value == *b)).map(|p| p.mode);
                 let scales = if data.op == Op::LoadPairs { data.operands.first() } else { data.operands.last() };
                 let both = [mode(data.operands.first()), mode(scales)];
                 if both.iter().any(|m| *m != Some(crate::tile::ParamMode::In)) {
-                    self.sink.error(At::Inst(i), format!("{name}: the buffers are `in`"));
+                    self.sink.error(ErrorLocation::Inst(i), format!("{name}: the buffers are `in`"));
                 }
             }
             Op::Window { rows, cols } => {
                 if result.as_ref().is_none_or(|t| t.space != Space::Window) {
-                    self.sink.error(At::Inst(i), "window: the tile is `@window`");
+                    self.sink.error(ErrorLocation::Inst(i), "window: the tile is `@window`");
                 }
                 let buffer = data.operands.first().and_then(|b| self.body.ty(*b).buffer());
                 // Matmuls on a GPU convert operands to their computation type; those on a CPU only
@@ -235,22 +237,22 @@ impl Checker<'_, '_> {
                     && b.elem != Elem::BF16
                 {
                     let message = format!("window: element types {} and {} differ", b.elem, t.elem);
-                    self.sink.error(At::Inst(i), message);
+                    self.sink.error(ErrorLocation::Inst(i), message);
                 }
                 let strides = buffer.map(|b| &b.strides);
                 let dense = |axis: &Option<usize>| {
                     axis.and_then(|a| strides.and_then(|s| s.get(a))).is_some_and(|d| d.as_const() == Some(1))
                 };
                 if self.level.is_some() && !dense(rows) && !dense(cols) {
-                    self.sink.error(At::Inst(i), "window: neighbours along one axis lie side by side");
+                    self.sink.error(ErrorLocation::Inst(i), "window: neighbours along one axis lie side by side");
                 }
                 // By rule 9, a buffer with mode `in` is not written.
                 let mode = data.operands.first().and_then(|b| self.k.params.iter().find(|p| p.value == *b));
                 if mode.is_none_or(|p| p.mode != crate::tile::ParamMode::In) {
-                    self.sink.error(At::Inst(i), "window: the buffer is `in`");
+                    self.sink.error(ErrorLocation::Inst(i), "window: the buffer is `in`");
                 }
             }
-            Op::Store { .. } => self.sink.error(At::Inst(i), "store: work on elements stands in a run"),
+            Op::Store { .. } => self.sink.error(ErrorLocation::Inst(i), "store: work on elements stands in a run"),
             // Indices and scalars may occur anywhere. Operations of GPUs and of plans were rejected
             // before.
             Op::Const(_)
@@ -273,7 +275,7 @@ impl Checker<'_, '_> {
             | Op::Gpu(_)
             | Op::Plan(_) => {
                 if result.is_some() {
-                    self.sink.error(At::Inst(i), format!("{name}: work on elements stands in a run"));
+                    self.sink.error(ErrorLocation::Inst(i), format!("{name}: work on elements stands in a run"));
                 }
             }
         }
@@ -304,14 +306,14 @@ impl Checker<'_, '_> {
         let whole = columns.is_some_and(|n| n >= vectors.saturating_mul(lanes));
         if !(t.cols.is_one() || starts && dense && whole) {
             let message = format!("dot: columns in place start rows of whole vectors of {lanes} lanes, side by side");
-            self.sink.error(At::Inst(i), message);
+            self.sink.error(ErrorLocation::Inst(i), message);
         }
     }
 
     /// Rule 13: the mode of a matmul.
     fn mode(&mut self, i: Inst, mode: Option<DotMode>) {
         let Some(mode) = mode else {
-            return self.sink.error(At::Inst(i), "dot: a scheduled product has a mode");
+            return self.sink.error(ErrorLocation::Inst(i), "dot: a scheduled product has a mode");
         };
         let dot = self.body.inst(i);
         let warps = if let State::Gpu { warps, .. } = self.k.state { warps } else { 1 };
@@ -320,7 +322,7 @@ impl Checker<'_, '_> {
             None => mode.check_for_gpu(self.body, dot, warps),
         };
         if let Err(why) = checked {
-            self.sink.error(At::Inst(i), format!("dot: mode `{}`: {why}", mode.name()));
+            self.sink.error(ErrorLocation::Inst(i), format!("dot: mode `{}`: {why}", mode.name()));
         }
     }
 
@@ -344,7 +346,7 @@ impl Checker<'_, '_> {
                 if let Some(t) = x.and_then(|v| self.tile(*v))
                     && (t.rows, t.cols) != (rows, cols)
                 {
-                    self.sink.error(At::Inst(i), format!("{name}: its operand has the extents of the run"));
+                    self.sink.error(ErrorLocation::Inst(i), format!("{name}: its operand has the extents of the run"));
                 }
             }
             Op::Const(_)
@@ -362,26 +364,26 @@ impl Checker<'_, '_> {
             | Op::Window { .. }
             | Op::Gpu(_)
             | Op::Plan(_) => {
-                self.sink.error(At::Inst(i), format!("{name}: does not stand in a run"));
+                self.sink.error(ErrorLocation::Inst(i), format!("{name}: does not stand in a run"));
                 return;
             }
         }
         let tiles = data.operands.iter().chain(&data.result).filter_map(|v| self.tile(*v).cloned());
         for t in tiles.collect::<Vec<_>>() {
             if (t.rows != rows && t.rows != ONE) || (t.cols != cols && t.cols != ONE) {
-                self.sink.error(At::Inst(i), format!("{name}: {t} has other extents than the run"));
+                self.sink.error(ErrorLocation::Inst(i), format!("{name}: {t} has other extents than the run"));
             }
         }
         let Some(v) = data.result else { return };
         match self.tile(v).cloned() {
             Some(t) => match t.space {
-                Space::L1(..) => self.in_scratch(At::Inst(i), &t),
+                Space::L1(..) => self.in_scratch(ErrorLocation::Inst(i), &t),
                 Space::Reg if !matches!(data.op, Op::Reduce { .. }) => {}
                 Space::Reg | Space::Any | Space::Window | Space::Shared { .. } | Space::Fragment(_) => {
-                    self.sink.error(At::Inst(i), format!("{name}: the result is in no space of a run"))
+                    self.sink.error(ErrorLocation::Inst(i), format!("{name}: the result is in no space of a run"))
                 }
             },
-            None => self.sink.error(At::Inst(i), format!("{name}: scalars are computed between runs")),
+            None => self.sink.error(ErrorLocation::Inst(i), format!("{name}: scalars are computed between runs")),
         }
     }
 
@@ -398,12 +400,13 @@ impl Checker<'_, '_> {
                     let others = live.iter().chain(made.iter().map(|(_, w)| w));
                     for w in others.filter(|w| *w != v).copied().collect::<BTreeSet<_>>() {
                         if self.clash(*v, w) {
-                            self.sink.error(At::Inst(*at), format!("{v} overwrites {w}, which is still needed"));
+                            self.sink
+                                .error(ErrorLocation::Inst(*at), format!("{v} overwrites {w}, which is still needed"));
                         }
                     }
                     for o in read.iter().filter(|o| !live.contains(o)) {
                         if self.clash(*v, *o) && !self.in_place(*at, *v, *o) {
-                            self.sink.error(At::Inst(*at), format!("{v} overwrites {o} while it is read"));
+                            self.sink.error(ErrorLocation::Inst(*at), format!("{v} overwrites {o} while it is read"));
                         }
                     }
                 }
@@ -418,7 +421,7 @@ impl Checker<'_, '_> {
             for (n, a) in args.iter().enumerate() {
                 for w in live.iter().filter(|w| !args.contains(w)).chain(args.get(n + 1..).unwrap_or_default()) {
                     if self.clash(*a, *w) {
-                        self.sink.error(At::Block(*b), format!("{a} overlaps {w}"));
+                        self.sink.error(ErrorLocation::Block(*b), format!("{a} overlaps {w}"));
                     }
                 }
             }

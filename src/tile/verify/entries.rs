@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Sink;
 use crate::interface::{EntryDecl, TapDecl};
 use crate::shape::{Elem, TensorType};
-use crate::tile::text::At;
+use crate::tile::text::ErrorLocation;
 use crate::tile::{BufferType, Module, Op, Plan, PlanOp, PlanVariant, TapPart, Type, row_major};
 
 /// Checks the declarations of a module that has any.
@@ -13,14 +13,17 @@ pub(super) fn module(module: &Module, sink: &mut Sink) {
     let mut names = BTreeSet::new();
     for e in &module.entries {
         if e.name.is_empty() || !names.insert(&e.name) {
-            sink.error(At::Head, format!("the entry point's name `{}` is empty or duplicate", e.name));
+            sink.error(ErrorLocation::Head, format!("the entry point's name `{}` is empty or duplicate", e.name));
         }
         if !module.plans.iter().any(|p| p.name == e.name && p.variant == PlanVariant::Plain) {
-            sink.error(At::Head, format!("the entry point @{} has no plan", e.name));
+            sink.error(ErrorLocation::Head, format!("the entry point @{} has no plan", e.name));
         }
         let tapped = |p: &Plan| p.name == e.name && p.variant == PlanVariant::Tapped;
         if !e.taps.is_empty() && !module.plans.iter().any(tapped) {
-            sink.error(At::Head, format!("the entry point @{} has taps, and no plan that fills them", e.name));
+            sink.error(
+                ErrorLocation::Head,
+                format!("the entry point @{} has taps, and no plan that fills them", e.name),
+            );
         }
     }
 }
@@ -29,14 +32,14 @@ pub(super) fn module(module: &Module, sink: &mut Sink) {
 pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
     let dims = e.run_time_dims();
     if plan.symbols != dims {
-        sink.error(At::Head, format!("the entry point's dimensions are {}", dims.join(", ")));
+        sink.error(ErrorLocation::Head, format!("the entry point's dimensions are {}", dims.join(", ")));
     }
     let taps: Vec<&str> = e.taps.iter().map(|t| t.name.as_str()).collect();
     if plan.variant == PlanVariant::Tapped && plan.taps != taps {
-        sink.error(At::Head, format!("the entry point's taps are {taps:?}"));
+        sink.error(ErrorLocation::Head, format!("the entry point's taps are {taps:?}"));
     }
     if plan.variant == PlanVariant::Plain && !plan.taps.is_empty() {
-        sink.error(At::Head, "a plan that is not `tapped` has taps");
+        sink.error(ErrorLocation::Head, "a plan that is not `tapped` has taps");
     }
     for (_, i, data) in plan.body.insts() {
         let (what, n, declared) = match data.op {
@@ -49,19 +52,19 @@ pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
                 if let (Some(whole), Some(v)) = (whole, data.result)
                     && *plan.body.ty(v) != Type::Buffer(whole.clone())
                 {
-                    sink.error(At::Inst(i), format!("the tap is {whole}"));
+                    sink.error(ErrorLocation::Inst(i), format!("the tap is {whole}"));
                 }
                 continue;
             }
             _ => continue,
         };
         let Some(ty) = declared else {
-            sink.error(At::Inst(i), format!("the entry point has no {what} {n}"));
+            sink.error(ErrorLocation::Inst(i), format!("the entry point has no {what} {n}"));
             continue;
         };
         let whole = buffer(ty);
         if data.result.is_some_and(|v| *plan.body.ty(v) != Type::Buffer(whole.clone())) {
-            sink.error(At::Inst(i), format!("the {what} is {whole}"));
+            sink.error(ErrorLocation::Inst(i), format!("the {what} is {whole}"));
         }
     }
 }

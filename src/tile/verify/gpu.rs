@@ -8,7 +8,7 @@ use crate::scalar::{ReduceKind, Scalar};
 use crate::shape::Elem;
 use crate::tile::alignment::CHUNK;
 use crate::tile::multiples::is_multiple;
-use crate::tile::text::At;
+use crate::tile::text::ErrorLocation;
 use crate::tile::{
     Block, Body, Extent, Fragment, GpuArch, GpuOp, Inst, Kernel, Op, Role, Space, Terminator, TileType, Type, Value,
 };
@@ -24,11 +24,11 @@ pub(super) fn scheduled(k: &Kernel, arch: GpuArch, warps: u32, sink: &mut Sink) 
     let mut c = Checker { k, body: &k.body, arch, warps, sink };
     for b in &k.body.layout {
         for v in &k.body.block(*b).args {
-            c.place(At::Block(*b), k.body.ty(*v));
+            c.place(ErrorLocation::Block(*b), k.body.ty(*v));
         }
         for i in &k.body.block(*b).insts {
             if let Some(v) = k.body.inst(*i).result {
-                c.place(At::Inst(*i), k.body.ty(v));
+                c.place(ErrorLocation::Inst(*i), k.body.ty(v));
             }
             c.operation(*b, *i);
         }
@@ -43,7 +43,7 @@ pub(super) fn scheduled(k: &Kernel, arch: GpuArch, warps: u32, sink: &mut Sink) 
 /// Checks the size of a block.
 fn block(warps: u32, sink: &mut Sink) {
     if !(1..=32).contains(&warps) {
-        sink.error(At::Head, format!("a block has 1 to 32 warps, not {warps}"));
+        sink.error(ErrorLocation::Head, format!("a block has 1 to 32 warps, not {warps}"));
     }
 }
 
@@ -52,7 +52,10 @@ fn block(warps: u32, sink: &mut Sink) {
 pub(super) fn block_of_runs(warps: u32, sink: &mut Sink) {
     block(warps, sink);
     if !warps.is_power_of_two() && warps != 0 {
-        sink.error(At::Head, format!("a block that works in runs has 1, 2, 4, 8, 16 or 32 warps, not {warps}"));
+        sink.error(
+            ErrorLocation::Head,
+            format!("a block that works in runs has 1, 2, 4, 8, 16 or 32 warps, not {warps}"),
+        );
     }
 }
 
@@ -74,7 +77,7 @@ fn bytes(t: &TileType) -> u64 {
 
 impl Checker<'_, '_> {
     /// Rule 18: a memory space that suits the type.
-    fn place(&mut self, at: At, ty: &Type) {
+    fn place(&mut self, at: ErrorLocation, ty: &Type) {
         let message = match ty {
             Type::Index | Type::Scalar(_) | Type::Buffer(_) => return,
             Type::Slot(t)
@@ -137,7 +140,7 @@ impl Checker<'_, '_> {
         let data = self.body.inst(i);
         let name = data.op.info().name;
         let result = data.result.and_then(|v| self.body.ty(v).any_tile()).cloned();
-        let mut wrong = |m: String| self.sink.error(At::Inst(i), format!("{name}: {m}"));
+        let mut wrong = |m: String| self.sink.error(ErrorLocation::Inst(i), format!("{name}: {m}"));
         match &data.op {
             Op::Unary(_)
             | Op::Binary(_)
@@ -172,7 +175,8 @@ impl Checker<'_, '_> {
                 let plain = [Fragment::Acc, Fragment::Row, Fragment::Col];
                 for (n, v) in data.operands.iter().enumerate() {
                     if self.body.ty(*v).tile().is_some() && !self.is_fragment(i, n, &plain) {
-                        self.sink.error(At::Inst(i), format!("{name}: works on accumulators, rows and columns"));
+                        self.sink
+                            .error(ErrorLocation::Inst(i), format!("{name}: works on accumulators, rows and columns"));
                         break;
                     }
                 }
@@ -180,12 +184,12 @@ impl Checker<'_, '_> {
             Op::Store { .. } => {
                 let n = data.operands.len().saturating_sub(1);
                 if !self.is_fragment(i, n, &[Fragment::Acc, Fragment::Row, Fragment::Col]) {
-                    self.sink.error(At::Inst(i), "store: writes accumulators, rows and columns");
+                    self.sink.error(ErrorLocation::Inst(i), "store: writes accumulators, rows and columns");
                 }
             }
             Op::Element => {
                 if !self.is_fragment(i, 0, &[Fragment::Acc]) {
-                    self.sink.error(At::Inst(i), "element: reads a fragment");
+                    self.sink.error(ErrorLocation::Inst(i), "element: reads a fragment");
                 }
             }
             Op::Transpose | Op::Dot { .. } | Op::LoadScaled { .. } | Op::LoadPairs | Op::PairRows => {
@@ -209,21 +213,21 @@ impl Checker<'_, '_> {
         let name = data.op.info().name;
         let result = data.result.and_then(|v| self.body.ty(v).any_tile()).cloned();
         let hopper = self.arch == GpuArch::Sm90a;
-        let mut wrong = |m: String| self.sink.error(At::Inst(i), format!("{name}: {m}"));
+        let mut wrong = |m: String| self.sink.error(ErrorLocation::Inst(i), format!("{name}: {m}"));
         match op {
             GpuOp::LoadFragment => {
                 let ok = matches!(self.space(i, 0), Some(Space::Shared { .. }))
                     && result
                         .is_some_and(|t| matches!(t.space, Space::Fragment(Fragment::A | Fragment::B | Fragment::BT)));
                 if !ok {
-                    self.sink.error(At::Inst(i), "load_fragment: reads shared memory into `a`, `b` or `bt`");
+                    self.sink.error(ErrorLocation::Inst(i), "load_fragment: reads shared memory into `a`, `b` or `bt`");
                 }
             }
             GpuOp::Pack => {
                 let ok = self.is_fragment(i, 0, &[Fragment::Acc])
                     && result.is_some_and(|t| t.space == Space::Fragment(Fragment::A));
                 if !ok {
-                    self.sink.error(At::Inst(i), "pack: makes `a` of an accumulator");
+                    self.sink.error(ErrorLocation::Inst(i), "pack: makes `a` of an accumulator");
                 }
             }
             GpuOp::Mma => {
@@ -231,7 +235,7 @@ impl Checker<'_, '_> {
                     && self.is_fragment(i, 1, &[Fragment::B, Fragment::BT])
                     && self.is_fragment(i, 2, &[Fragment::Acc]);
                 if !fits {
-                    self.sink.error(At::Inst(i), "mma: takes `a`, `b` or `bt`, and an accumulator");
+                    self.sink.error(ErrorLocation::Inst(i), "mma: takes `a`, `b` or `bt`, and an accumulator");
                 }
                 self.unit(i, 16 * i64::from(self.warps), 8, false);
             }
@@ -243,7 +247,7 @@ impl Checker<'_, '_> {
                     && self.is_fragment(i, 3, &[Fragment::Quads]);
                 if !fits {
                     let m = "mma_scaled: takes `a`, tiles in panels of 32 and 128 bytes, and an accumulator of `quads`";
-                    self.sink.error(At::Inst(i), m);
+                    self.sink.error(ErrorLocation::Inst(i), m);
                 }
                 self.unit(i, 16 * i64::from(self.warps), 32, false);
             }
@@ -251,7 +255,7 @@ impl Checker<'_, '_> {
                 let ok = self.is_fragment(i, 0, &[Fragment::Quads])
                     && result.is_some_and(|t| t.space == Space::Fragment(Fragment::Acc));
                 if !ok {
-                    self.sink.error(At::Inst(i), "convert_layout: makes `acc` of `quads`");
+                    self.sink.error(ErrorLocation::Inst(i), "convert_layout: makes `acc` of `quads`");
                 }
             }
             GpuOp::Wgmma { .. } => {
@@ -262,7 +266,7 @@ impl Checker<'_, '_> {
                 let left = self.is_fragment(i, 0, &[Fragment::A]) || swizzled(self.space(i, 0));
                 if !left || !swizzled(self.space(i, 1)) || !self.is_fragment(i, 2, &[Fragment::Acc]) {
                     let m = "wgmma: takes `a` or a swizzled tile, a swizzled tile, and an accumulator";
-                    self.sink.error(At::Inst(i), m);
+                    self.sink.error(ErrorLocation::Inst(i), m);
                 }
                 self.unit(i, 64, 8, true);
             }
@@ -284,7 +288,7 @@ impl Checker<'_, '_> {
             GpuOp::CopyAsync { cols, .. } | GpuOp::TmaLoad { cols, .. } => {
                 let is_copy = matches!(op, GpuOp::CopyAsync { .. });
                 if let Some(message) = self.chunks(i, *cols, is_copy) {
-                    self.sink.error(At::Inst(i), format!("{name}: {message}"));
+                    self.sink.error(ErrorLocation::Inst(i), format!("{name}: {message}"));
                 }
             }
             GpuOp::RingRelease => {
@@ -346,7 +350,7 @@ impl Checker<'_, '_> {
         if !whole || n % cols != 0 || k % step != 0 {
             let name = data.op.info().name;
             self.sink.error(
-                At::Inst(i),
+                ErrorLocation::Inst(i),
                 format!("{name}: a product of {m} x {n} x {k} is not made of whole tiles of the unit"),
             );
         }
@@ -374,14 +378,16 @@ impl Checker<'_, '_> {
             for (start, size, align) in ranges {
                 let end = start.saturating_add(size);
                 if end > self.k.scratch {
-                    self.sink
-                        .error(At::Inst(i), format!("ends at byte {end} of {} bytes of shared memory", self.k.scratch));
+                    self.sink.error(
+                        ErrorLocation::Inst(i),
+                        format!("ends at byte {end} of {} bytes of shared memory", self.k.scratch),
+                    );
                 }
                 if start % align != 0 {
-                    self.sink.error(At::Inst(i), format!("byte {start} is not aligned to {align}"));
+                    self.sink.error(ErrorLocation::Inst(i), format!("byte {start} is not aligned to {align}"));
                 }
                 if taken.iter().any(|(a, b)| start < *b && *a < end) {
-                    self.sink.error(At::Inst(i), "overlaps other shared memory");
+                    self.sink.error(ErrorLocation::Inst(i), "overlaps other shared memory");
                 }
                 taken.push((start, end));
             }
@@ -392,7 +398,7 @@ impl Checker<'_, '_> {
     fn roles(&mut self) {
         for b in &self.body.layout {
             let Terminator::Roles(roles) = &self.body.block(*b).terminator else { continue };
-            let at = At::Terminator(*b);
+            let at = ErrorLocation::Terminator(*b);
             if roles.iter().map(|r| u64::from(r.warps)).sum::<u64>() != u64::from(self.warps) {
                 self.sink.error(at, format!("the roles do not part the {} warps of the block", self.warps));
             }
@@ -420,7 +426,7 @@ impl Checker<'_, '_> {
                 let data = self.body.block(n);
                 next.extend(data.terminator.targets().iter().map(|c| c.block));
                 if matches!(data.terminator, Terminator::Roles(_)) {
-                    self.sink.error(At::Terminator(n), "the warps have parted already");
+                    self.sink.error(ErrorLocation::Terminator(n), "the warps have parted already");
                 }
                 for i in &data.insts {
                     let meets = match self.body.inst(*i).op {
@@ -429,7 +435,7 @@ impl Checker<'_, '_> {
                         _ => false,
                     };
                     if meets {
-                        self.sink.error(At::Inst(*i), "the block meets, after its warps have parted");
+                        self.sink.error(ErrorLocation::Inst(*i), "the block meets, after its warps have parted");
                     }
                 }
             }

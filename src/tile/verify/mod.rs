@@ -141,7 +141,7 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 
 use super::compute::difference;
-use super::text::{Anchor, At, Owner, print_with_anchors, with_names};
+use super::text::{Anchor, ErrorLocation, Owner, print_with_anchors, with_names};
 use super::{Kernel, Module, PlanVariant, State};
 
 /// A module that passed the verifier.
@@ -224,7 +224,7 @@ struct Sink {
 }
 
 impl Sink {
-    fn error(&mut self, at: At, message: impl Into<String>) {
+    fn error(&mut self, at: ErrorLocation, message: impl Into<String>) {
         self.list.push((Anchor { owner: self.owner, at }, message.into()));
     }
 }
@@ -259,22 +259,22 @@ fn check(module: &Module, proofs: &Proofs) -> Result<(), Errors> {
     let mut names = BTreeSet::new();
     for p in &module.params {
         if p.name.is_empty() || !names.insert(&p.name) {
-            sink.error(At::Head, format!("the parameter's name \"{}\" is empty or duplicate", p.name));
+            sink.error(ErrorLocation::Head, format!("the parameter's name \"{}\" is empty or duplicate", p.name));
         }
         if p.name.matches('*').count() != p.counts.len() {
-            sink.error(At::Head, format!("the parameter \"{}\" has not one extent for each `*`", p.name));
+            sink.error(ErrorLocation::Head, format!("the parameter \"{}\" has not one extent for each `*`", p.name));
         }
     }
     let mut names = BTreeSet::new();
     for s in &module.states {
         if s.name.is_empty() || !names.insert(&s.name) {
-            sink.error(At::Head, format!("the state's name \"{}\" is empty or duplicate", s.name));
+            sink.error(ErrorLocation::Head, format!("the state's name \"{}\" is empty or duplicate", s.name));
         }
         let mut counts = s.ty.shape.iter().map(|d| d.as_const().and_then(|n| u64::try_from(n).ok()));
         let bytes = counts.try_fold(s.ty.elem.size(), |all, n| all.checked_mul(n?.max(1)));
         if bytes.is_none_or(|bytes| i64::try_from(bytes).is_err()) {
             let why = "has an extent that is not a number from 0 on, or is too large";
-            sink.error(At::Head, format!("the state \"{}\" {why}", s.name));
+            sink.error(ErrorLocation::Head, format!("the state \"{}\" {why}", s.name));
         }
     }
     entries::module(module, &mut sink);
@@ -283,7 +283,7 @@ fn check(module: &Module, proofs: &Proofs) -> Result<(), Errors> {
     for (i, k) in module.kernels.iter().enumerate() {
         sink.owner = Owner::Kernel(i);
         if k.name.is_empty() || !names.insert(&k.name) {
-            sink.error(At::Head, format!("the kernel's name `{}` is empty or duplicate", k.name));
+            sink.error(ErrorLocation::Head, format!("the kernel's name `{}` is empty or duplicate", k.name));
         }
         let accesses = match proofs {
             Proofs::All => true,
@@ -294,13 +294,16 @@ fn check(module: &Module, proofs: &Proofs) -> Result<(), Errors> {
     plan::packed_area(module, &mut sink);
     if module.plans.iter().filter(|p| p.variant == PlanVariant::Prepare).count() != usize::from(module.packed > 0) {
         sink.owner = Owner::Module;
-        sink.error(At::Head, "a module with a packed area has one plan that prepares it, and others have none");
+        sink.error(
+            ErrorLocation::Head,
+            "a module with a packed area has one plan that prepares it, and others have none",
+        );
     }
     let mut names = BTreeSet::new();
     for (i, p) in module.plans.iter().enumerate() {
         sink.owner = Owner::Plan(i);
         if p.name.is_empty() || !names.insert((&p.name, p.variant)) {
-            sink.error(At::Head, format!("the plan's name `{}` is empty or duplicate", p.name));
+            sink.error(ErrorLocation::Head, format!("the plan's name `{}` is empty or duplicate", p.name));
         }
         let before = sink.list.len();
         body::check(module, body::Unit::Plan(p), &mut sink);
@@ -350,7 +353,7 @@ fn kernel(module: &Module, k: &Kernel, plans: Option<&bounds::Plans<'_>>, sink: 
         return;
     }
     if k.compute.is_some() && k.state != State::Unscheduled {
-        sink.error(At::Head, "a scheduled kernel has no description (`computes`)");
+        sink.error(ErrorLocation::Head, "a scheduled kernel has no description (`computes`)");
     }
     match k.state {
         State::Unscheduled => {

@@ -9,7 +9,7 @@
 
 use super::Sink;
 use super::plan;
-use crate::tile::text::At;
+use crate::tile::text::ErrorLocation;
 use crate::tile::{GpuArch, GpuOp, Kernel, Module, Op, PlanOp, State, Type};
 
 /// Rule 30.
@@ -19,20 +19,23 @@ pub(super) fn check(module: &Module, k: &Kernel, (arch, warps): (GpuArch, u32), 
     let index = match k.grid.as_slice() {
         [axis] if axis.step == 1 => Some(axis.value),
         _ => {
-            sink.error(At::Head, "the grid of a kernel that launches others is one axis in steps of 1");
+            sink.error(ErrorLocation::Head, "the grid of a kernel that launches others is one axis in steps of 1");
             None
         }
     };
     for b in &body.layout {
         if body.block(*b).args.iter().any(|v| *body.ty(*v) != Type::Index) {
-            sink.error(At::Block(*b), "blocks of a kernel that launches others take indices");
+            sink.error(ErrorLocation::Block(*b), "blocks of a kernel that launches others take indices");
         }
         if body.block(*b).terminator.values().iter().any(|v| Some(*v) == index) {
-            sink.error(At::Terminator(*b), "which block this is must not matter in a kernel that launches others");
+            sink.error(
+                ErrorLocation::Terminator(*b),
+                "which block this is must not matter in a kernel that launches others",
+            );
         }
     }
     for (_, i, data) in body.insts() {
-        let mut error = |message: String| sink.error(At::Inst(i), message);
+        let mut error = |message: String| sink.error(ErrorLocation::Inst(i), message);
         if data.operands.iter().any(|v| Some(*v) == index) {
             error("which block this is must not matter in a kernel that launches others".to_string());
         }

@@ -8,7 +8,7 @@ use crate::interface::param_named;
 use crate::shape::Dim;
 use crate::tile::alignment::{begins_at_multiple, needed};
 use crate::tile::fits::is_computable;
-use crate::tile::text::{At, Owner};
+use crate::tile::text::{ErrorLocation, Owner};
 use crate::tile::{
     Block, Body, BufferType, Module, Op, Param, ParamMode, Plan, PlanOp, PlanVariant, TapPart, Type, Value,
 };
@@ -20,7 +20,7 @@ const MAX_PACKED: u64 = 1 << 48;
 #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
     for (_, i, data) in plan.body.insts() {
-        let mut error = |message: String| sink.error(At::Inst(i), message);
+        let mut error = |message: String| sink.error(ErrorLocation::Inst(i), message);
         match &data.op {
             Op::Plan(PlanOp::Launch { kernel }) => {
                 for message in launch(module, &plan.body, &[], |s| plan.has_dim(s), (kernel, &data.operands)) {
@@ -124,15 +124,15 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             && plan.slots.is_empty()
             && plan.lengths().next().is_none())
     {
-        sink.error(At::Head, "a plan that prepares has no dimensions, taps or slots");
+        sink.error(ErrorLocation::Head, "a plan that prepares has no dimensions, taps or slots");
     }
     for s in &plan.slots {
         if !is_computable(&s.bytes) {
-            sink.error(At::Head, format!("{} is computed from numbers beyond 64 bits", s.bytes));
+            sink.error(ErrorLocation::Head, format!("{} is computed from numbers beyond 64 bits", s.bytes));
         }
         for name in s.bytes.symbols() {
             if !plan.symbols.iter().any(|t| **t == *name) {
-                sink.error(At::Head, format!("the dimension {name} is not one of the symbols"));
+                sink.error(ErrorLocation::Head, format!("the dimension {name} is not one of the symbols"));
             }
         }
     }
@@ -182,10 +182,10 @@ fn lengths(module: &Module, plan: &Plan, sink: &mut Sink) {
         for (at, i) in body.block(*b).insts.iter().enumerate() {
             let Op::Length { name, most } = &body.inst(*i).op else { continue };
             if plan.symbols.iter().any(|s| s == name) || known.insert(name, (*b, at)).is_some() {
-                sink.error(At::Inst(*i), format!("the dimension {name} has a value already"));
+                sink.error(ErrorLocation::Inst(*i), format!("the dimension {name} has a value already"));
             }
             if most.symbols().iter().any(|s| !plan.symbols.iter().any(|own| **own == **s)) {
-                sink.error(At::Inst(*i), format!("{most} is not known on entry"));
+                sink.error(ErrorLocation::Inst(*i), format!("{most} is not known on entry"));
             }
         }
     }
@@ -204,7 +204,7 @@ fn lengths(module: &Module, plan: &Plan, sink: &mut Sink) {
                 let Some((block, place)) = known.get(&*name) else { continue };
                 let is_known = if *block == b { *place < at } else { cfg.dominates(*block, b) };
                 if !is_known {
-                    sink.error(At::Inst(*i), format!("the dimension {name} has no value here"));
+                    sink.error(ErrorLocation::Inst(*i), format!("the dimension {name} has no value here"));
                 }
             }
         }
@@ -223,7 +223,10 @@ pub(super) fn packed_area(module: &Module, sink: &mut Sink) {
     let end = ends.max().unwrap_or(0);
     if module.packed > end.checked_next_multiple_of(64).unwrap_or(u64::MAX) || module.packed > MAX_PACKED {
         sink.owner = Owner::Module;
-        sink.error(At::Head, format!("the packed area has {} bytes, and what lies in it ends at {end}", module.packed));
+        sink.error(
+            ErrorLocation::Head,
+            format!("the packed area has {} bytes, and what lies in it ends at {end}", module.packed),
+        );
     }
 }
 

@@ -129,16 +129,16 @@ pub(super) struct Operand {
 }
 
 /// The arguments of a call, by position and by name.
-struct Given<'e> {
+struct CallArgs<'e> {
     plain: Vec<&'e ast::Expr>,
     named: Vec<(&'e str, &'e ast::Expr)>,
 }
 
-impl<'e> Given<'e> {
-    fn from_args(args: &'e [ast::Arg]) -> Given<'e> {
+impl<'e> CallArgs<'e> {
+    fn from_args(args: &'e [ast::Arg]) -> CallArgs<'e> {
         let plain = args.iter().filter(|arg| arg.name.is_none()).map(|arg| &arg.value).collect();
         let named = args.iter().filter_map(|arg| Some((arg.name.as_ref()?.name.as_str(), &arg.value))).collect();
-        Given { plain, named }
+        CallArgs { plain, named }
     }
 
     fn at(&self, place: usize) -> Option<&'e ast::Expr> {
@@ -177,7 +177,7 @@ pub(super) struct Call<'e, 'b> {
     /// The library named before the function, if any.
     library: Option<&'e str>,
     args: &'e [ast::Arg],
-    given: Given<'e>,
+    given: CallArgs<'e>,
     operands: &'b [Operand],
 }
 
@@ -233,7 +233,7 @@ pub(super) fn advice(
     // `x.var(axis = 0)` is NumPy, `x.var(dim = 0)` PyTorch.
     let is_numpy = args.iter().filter_map(|arg| arg.name.as_ref()).any(|name| name.name == "axis");
     let library = library.or(is_numpy.then_some("np"));
-    let call = Call { body, name, library, args, given: Given::from_args(args), operands };
+    let call = Call { body, name, library, args, given: CallArgs::from_args(args), operands };
     let mut candidates: Vec<String> = forms::made(&call).into_iter().collect();
     let mut helps: Vec<String> = Vec::new();
     for rule in table::rules_for(name) {

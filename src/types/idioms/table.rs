@@ -27,11 +27,11 @@ use crate::syntax::ast::{self, ExprKind};
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Param {
     name: &'static str,
-    kind: Kind,
+    kind: ArgRule,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum ArgRule {
     Needed,
     Optional,
     Default(&'static str),
@@ -114,15 +114,15 @@ fn rule(line: &'static str) -> Rule {
 
 fn param(text: &'static str) -> Param {
     if let Some((name, value)) = text.split_once(" == ") {
-        return Param { name, kind: Kind::Exactly(value) };
+        return Param { name, kind: ArgRule::Exactly(value) };
     }
     if let Some((name, value)) = text.split_once(" = ") {
-        return Param { name, kind: Kind::Default(value) };
+        return Param { name, kind: ArgRule::Default(value) };
     }
     match (text.strip_prefix('*'), text.strip_suffix('?')) {
-        (Some(name), _) => Param { name, kind: Kind::Rest },
-        (None, Some(name)) => Param { name, kind: Kind::Optional },
-        (None, None) => Param { name: text, kind: Kind::Needed },
+        (Some(name), _) => Param { name, kind: ArgRule::Rest },
+        (None, Some(name)) => Param { name, kind: ArgRule::Optional },
+        (None, None) => Param { name: text, kind: ArgRule::Needed },
     }
 }
 
@@ -159,7 +159,7 @@ impl Rule {
         let values = self.values(call)?;
         let mut form = self.form.to_string();
         for param in &self.params {
-            if param.kind == Kind::Optional && !values.contains_key(param.name) {
+            if param.kind == ArgRule::Optional && !values.contains_key(param.name) {
                 form = without(&form, param.name);
             }
         }
@@ -179,7 +179,7 @@ impl Rule {
     /// parameter no argument.
     fn values<'e>(&self, call: &Call<'e, '_>) -> Option<BTreeMap<&'static str, Value<'e>>> {
         let mut values = BTreeMap::new();
-        let rest = self.params.iter().position(|param| param.kind == Kind::Rest);
+        let rest = self.params.iter().position(|param| param.kind == ArgRule::Rest);
         for (at, expr) in call.given.plain.iter().enumerate().take(rest.unwrap_or(usize::MAX)) {
             values.insert(self.params.get(at)?.name, Value::Given(expr));
         }
@@ -200,12 +200,12 @@ impl Rule {
         }
         for param in &self.params {
             match (param.kind, values.get(param.name)) {
-                (Kind::Exactly(wanted), Some(Value::Given(expr))) if call.text(expr) == wanted => {}
-                (Kind::Exactly(_), _) | (Kind::Needed | Kind::Rest, None) => return None,
-                (Kind::Default(value), None) => {
+                (ArgRule::Exactly(wanted), Some(Value::Given(expr))) if call.text(expr) == wanted => {}
+                (ArgRule::Exactly(_), _) | (ArgRule::Needed | ArgRule::Rest, None) => return None,
+                (ArgRule::Default(value), None) => {
                     values.insert(param.name, Value::Text(value));
                 }
-                (Kind::Default(_) | Kind::Needed | Kind::Optional | Kind::Rest, _) => {}
+                (ArgRule::Default(_) | ArgRule::Needed | ArgRule::Optional | ArgRule::Rest, _) => {}
             }
         }
         Some(values)
@@ -323,7 +323,7 @@ mod tests {
             assert!(!rule.form.is_empty() || !rule.helps.is_empty(), "{rule:?} has no advice");
             for param in &rule.params {
                 assert!(is_name(&param.name), "{rule:?}");
-                let is_condition = matches!(param.kind, Kind::Exactly(_)) || WITHOUT_EFFECT.contains(&param.name);
+                let is_condition = matches!(param.kind, ArgRule::Exactly(_)) || WITHOUT_EFFECT.contains(&param.name);
                 let used = rule.form.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == param.name);
                 assert!(used || is_condition || param.name == "p" || param.name == "dim", "{}: {rule:?}", param.name);
             }

@@ -14,7 +14,7 @@ use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::ssa::{Block, BlockCall, Inst, Value};
-use crate::table::Given;
+use crate::table::OperandTypes;
 use crate::vector::Features;
 
 /// A number as a key: its bits, and is it a float?
@@ -86,7 +86,7 @@ impl Builder {
 
     fn append(&mut self, op: Op, operands: &[Value], declared: Option<Type>) -> Option<Value> {
         let types: Vec<&Type> = operands.iter().map(|v| self.routine.body.ty(*v)).collect();
-        let ty = match op.rule(Given { types: &types, declared: declared.as_ref() }) {
+        let ty = match op.rule(OperandTypes { types: &types, declared: declared.as_ref() }) {
             Ok(ty) => ty,
             Err(message) => {
                 self.wrong.get_or_insert(format!("{}: `{op}` {message}", self.routine.name));
@@ -147,14 +147,14 @@ impl Builder {
     }
 
     /// Loads contiguous elements, or a single one.
-    pub fn load(&mut self, elem: Elem, at: &At, mask: Option<Value>, ty: Type) -> Value {
+    pub fn load(&mut self, elem: Elem, at: &MemoryOperand, mask: Option<Value>, ty: Type) -> Value {
         let mut operands = at.operands();
         operands.extend(mask);
         self.typed(Op::Load { elem, place: at.place, masked: mask.is_some() }, &operands, ty)
     }
 
     /// Stores contiguous elements, or a single one.
-    pub fn store(&mut self, elem: Elem, at: &At, x: Value, mask: Option<Value>) {
+    pub fn store(&mut self, elem: Elem, at: &MemoryOperand, x: Value, mask: Option<Value>) {
         let mut operands = at.operands();
         operands.push(x);
         operands.extend(mask);
@@ -208,7 +208,7 @@ impl Builder {
 
 /// An addressing mode with its operands.
 #[derive(Clone, Copy, Debug)]
-pub struct At {
+pub struct MemoryOperand {
     /// The base address.
     pub base: Value,
     /// The index, if there is a scale.
@@ -217,22 +217,22 @@ pub struct At {
     pub place: AddressMode,
 }
 
-impl At {
+impl MemoryOperand {
     /// The address `base`.
-    pub fn new(base: Value) -> At {
-        At { base, index: None, place: AddressMode::HERE }
+    pub fn new(base: Value) -> MemoryOperand {
+        MemoryOperand { base, index: None, place: AddressMode::HERE }
     }
 
     /// Adds `bytes` to the offset.
     #[must_use]
-    pub fn plus(self, bytes: i32) -> At {
-        At { place: AddressMode { offset: self.place.offset.wrapping_add(bytes), ..self.place }, ..self }
+    pub fn plus(self, bytes: i32) -> MemoryOperand {
+        MemoryOperand { place: AddressMode { offset: self.place.offset.wrapping_add(bytes), ..self.place }, ..self }
     }
 
     /// Adds a scaled index.
     #[must_use]
-    pub fn indexed(self, index: Value, scale: u8) -> At {
-        At { index: Some(index), place: AddressMode { scale, ..self.place }, ..self }
+    pub fn indexed(self, index: Value, scale: u8) -> MemoryOperand {
+        MemoryOperand { index: Some(index), place: AddressMode { scale, ..self.place }, ..self }
     }
 
     /// Its operands: base, and index if any.

@@ -51,14 +51,14 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 pub use attribute::{AddressMode, Reduction};
-pub use builder::{At, Builder};
+pub use builder::{Builder, MemoryOperand};
 pub use op::Op;
 pub use verify::{Error, verify};
 
 use super::Features;
 use crate::shape::Elem;
 use crate::ssa::{self, Dialect, Effects, Value};
-use crate::table::Given;
+use crate::table::OperandTypes;
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -131,7 +131,7 @@ impl Dialect for VectorIr {
     }
 
     fn result_type(op: &Op, operands: &[&Type], declared: Option<&Type>) -> Result<Option<Type>, String> {
-        op.rule(Given { types: operands, declared })
+        op.rule(OperandTypes { types: operands, declared })
     }
 
     fn effects(op: &Op) -> Effects {

@@ -11,7 +11,7 @@ use crate::table;
 use Type::{Address, Index, Lanes};
 
 /// The types of operands, and the declared one.
-pub(super) type Given<'a> = table::Given<'a, Type>;
+pub(super) type OperandTypes<'a> = table::OperandTypes<'a, Type>;
 
 /// The result type, if there is a result; or an error message.
 type Result = std::result::Result<Option<Type>, String>;
@@ -34,7 +34,7 @@ fn list(types: &[&Type]) -> String {
 }
 
 /// The given result type, or an error for the operands.
-fn fits(given: Given<'_>, result: Option<Type>) -> Result {
+fn fits(given: OperandTypes<'_>, result: Option<Type>) -> Result {
     match result {
         Some(ty) => Ok(Some(ty)),
         None => Err(format!("does not take ({})", list(given.types))),
@@ -42,12 +42,12 @@ fn fits(given: Given<'_>, result: Option<Type>) -> Result {
 }
 
 /// No result, or an error for the operands.
-fn nothing(given: Given<'_>, fits: bool) -> Result {
+fn nothing(given: OperandTypes<'_>, fits: bool) -> Result {
     if fits { Ok(None) } else { Err(format!("does not take ({})", list(given.types))) }
 }
 
 /// The declared type, which must have these elements.
-fn declared(given: Given<'_>, elem: Elem) -> Result {
+fn declared(given: OperandTypes<'_>, elem: Elem) -> Result {
     match given.declared {
         Some(Lanes(e, n)) if *e == elem => Ok(Some(Lanes(elem, *n))),
         _ => Err(format!("gives lanes of {elem}")),
@@ -55,7 +55,7 @@ fn declared(given: Given<'_>, elem: Elem) -> Result {
 }
 
 /// The operands after an addressing mode.
-fn after<'a>(given: Given<'a>, place: AddressMode) -> std::result::Result<&'a [&'a Type], String> {
+fn after<'a>(given: OperandTypes<'a>, place: AddressMode) -> std::result::Result<&'a [&'a Type], String> {
     match (place.scale, given.types) {
         (0, [Address, rest @ ..]) | (1 | 2 | 4 | 8, [Address, Index, rest @ ..]) => Ok(rest),
         (0 | 1 | 2 | 4 | 8, types) => Err(format!("takes a place, not ({})", list(types))),
@@ -63,7 +63,7 @@ fn after<'a>(given: Given<'a>, place: AddressMode) -> std::result::Result<&'a [&
     }
 }
 
-pub(super) fn constant(given: Given<'_>, value: &Scalar) -> Result {
+pub(super) fn constant(given: OperandTypes<'_>, value: &Scalar) -> Result {
     match (value, given.declared) {
         (Scalar::Int(_), Some(ty @ (Index | Lanes(Elem::I32 | Elem::I64, _)))) => Ok(Some(*ty)),
         (Scalar::Int(_), _) => Err("of an integer is an index or lanes of integers".into()),
@@ -72,11 +72,11 @@ pub(super) fn constant(given: Given<'_>, value: &Scalar) -> Result {
     }
 }
 
-pub(super) fn lane_numbers(given: Given<'_>) -> Result {
+pub(super) fn lane_numbers(given: OperandTypes<'_>) -> Result {
     declared(given, Elem::I32)
 }
 
-pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Result {
+pub(super) fn unary(given: OperandTypes<'_>, op: &UnaryOp) -> Result {
     let result = match given.types {
         [x @ Lanes(elem, _)] if op.takes(*elem) => Some(**x),
         _ => None,
@@ -84,7 +84,7 @@ pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Result {
     fits(given, result)
 }
 
-pub(super) fn binary(given: Given<'_>, op: &BinaryOp) -> Result {
+pub(super) fn binary(given: OperandTypes<'_>, op: &BinaryOp) -> Result {
     let result = match (op, given.types) {
         (BinaryOp::Add, [Address, Index]) => Some(Address),
         (BinaryOp::Add | BinaryOp::Mul | BinaryOp::Rem | BinaryOp::Min, [Index, Index]) => Some(Index),
@@ -94,7 +94,7 @@ pub(super) fn binary(given: Given<'_>, op: &BinaryOp) -> Result {
     fits(given, result)
 }
 
-pub(super) fn compare(given: Given<'_>, _: &CmpOp) -> Result {
+pub(super) fn compare(given: OperandTypes<'_>, _: &CmpOp) -> Result {
     let result = match given.types {
         [Index, Index] => Some(BOOL),
         [x @ Lanes(_, n), y] if x == y => Some(Lanes(Elem::Bool, *n)),
@@ -103,7 +103,7 @@ pub(super) fn compare(given: Given<'_>, _: &CmpOp) -> Result {
     fits(given, result)
 }
 
-pub(super) fn select(given: Given<'_>) -> Result {
+pub(super) fn select(given: OperandTypes<'_>) -> Result {
     let result = match given.types {
         [Lanes(Elem::Bool, n), x @ Lanes(_, m), y] if n == m && x == y => Some(**x),
         _ => None,
@@ -111,7 +111,7 @@ pub(super) fn select(given: Given<'_>) -> Result {
     fits(given, result)
 }
 
-pub(super) fn cast(given: Given<'_>) -> Result {
+pub(super) fn cast(given: OperandTypes<'_>) -> Result {
     match (given.types, given.declared) {
         ([Lanes(_, n)], Some(ty @ Lanes(_, m))) if m == n => Ok(Some(*ty)),
         ([Lanes(_, n)], _) => Err(format!("gives {n} lanes")),
@@ -119,7 +119,7 @@ pub(super) fn cast(given: Given<'_>) -> Result {
     }
 }
 
-pub(super) fn narrow(given: Given<'_>, elem: &Elem) -> Result {
+pub(super) fn narrow(given: OperandTypes<'_>, elem: &Elem) -> Result {
     let result = match (elem, given.types) {
         (Elem::BF16 | Elem::F16, [x @ Lanes(Elem::F32, _)]) | (Elem::I8, [x @ Lanes(Elem::I32, _)]) => Some(**x),
         _ => None,
@@ -128,7 +128,7 @@ pub(super) fn narrow(given: Given<'_>, elem: &Elem) -> Result {
 }
 
 /// Two operands of equal type with `allowed` elements; `result` computes the result type.
-fn pair(given: Given<'_>, allowed: &[Elem], result: impl Fn(Type, u32) -> Type) -> Result {
+fn pair(given: OperandTypes<'_>, allowed: &[Elem], result: impl Fn(Type, u32) -> Type) -> Result {
     let result = match given.types {
         [x @ Lanes(elem, n), y] if x == y && allowed.contains(elem) => Some(result(**x, *n)),
         _ => None,
@@ -136,23 +136,23 @@ fn pair(given: Given<'_>, allowed: &[Elem], result: impl Fn(Type, u32) -> Type) 
     fits(given, result)
 }
 
-pub(super) fn bits(given: Given<'_>) -> Result {
+pub(super) fn bits(given: OperandTypes<'_>) -> Result {
     pair(given, &[Elem::I32], |ty, _| ty)
 }
 
-pub(super) fn floats(given: Given<'_>) -> Result {
+pub(super) fn floats(given: OperandTypes<'_>) -> Result {
     pair(given, &[Elem::F32], |ty, _| ty)
 }
 
-pub(super) fn unordered(given: Given<'_>) -> Result {
+pub(super) fn unordered(given: OperandTypes<'_>) -> Result {
     pair(given, &[Elem::F32], |_, n| Lanes(Elem::Bool, n))
 }
 
-pub(super) fn beats(given: Given<'_>) -> Result {
+pub(super) fn beats(given: OperandTypes<'_>) -> Result {
     pair(given, &[Elem::F32, Elem::I32, Elem::I64], |_, n| Lanes(Elem::Bool, n))
 }
 
-pub(super) fn splat(given: Given<'_>) -> Result {
+pub(super) fn splat(given: OperandTypes<'_>) -> Result {
     match (given.types, given.declared) {
         ([Lanes(elem, 1)], _) => declared(given, *elem),
         ([Index], Some(ty @ Lanes(Elem::I32 | Elem::I64, _))) => Ok(Some(*ty)),
@@ -161,14 +161,14 @@ pub(super) fn splat(given: Given<'_>) -> Result {
     }
 }
 
-pub(super) fn lanes_below(given: Given<'_>) -> Result {
+pub(super) fn lanes_below(given: OperandTypes<'_>) -> Result {
     match given.types {
         [Index] => declared(given, Elem::Bool),
         _ => fits(given, None),
     }
 }
 
-pub(super) fn mask_bits(given: Given<'_>) -> Result {
+pub(super) fn mask_bits(given: OperandTypes<'_>) -> Result {
     let result = match given.types {
         [Lanes(Elem::Bool, n)] => Some(Lanes(Elem::I32, *n)),
         _ => None,
@@ -176,7 +176,7 @@ pub(super) fn mask_bits(given: Given<'_>) -> Result {
     fits(given, result)
 }
 
-pub(super) fn mask_of_bits(given: Given<'_>) -> Result {
+pub(super) fn mask_of_bits(given: OperandTypes<'_>) -> Result {
     let result = match given.types {
         [Lanes(Elem::I32, n)] => Some(Lanes(Elem::Bool, *n)),
         _ => None,
@@ -184,7 +184,7 @@ pub(super) fn mask_of_bits(given: Given<'_>) -> Result {
     fits(given, result)
 }
 
-pub(super) fn reduce(given: Given<'_>, kind: &Reduction) -> Result {
+pub(super) fn reduce(given: OperandTypes<'_>, kind: &Reduction) -> Result {
     let takes = |elem: Elem| match kind {
         Reduction::Sum | Reduction::Max | Reduction::Min => elem != Elem::Bool,
         Reduction::All | Reduction::Any => elem == Elem::I32,
@@ -196,11 +196,11 @@ pub(super) fn reduce(given: Given<'_>, kind: &Reduction) -> Result {
     fits(given, result)
 }
 
-pub(super) fn first(given: Given<'_>) -> Result {
+pub(super) fn first(given: OperandTypes<'_>) -> Result {
     extract(given, &0)
 }
 
-pub(super) fn extract(given: Given<'_>, lane: &u32) -> Result {
+pub(super) fn extract(given: OperandTypes<'_>, lane: &u32) -> Result {
     let result = match given.types {
         [Lanes(elem, n)] if lane < n => Some(Lanes(*elem, 1)),
         _ => None,
@@ -208,7 +208,7 @@ pub(super) fn extract(given: Given<'_>, lane: &u32) -> Result {
     fits(given, result)
 }
 
-pub(super) fn build(given: Given<'_>) -> Result {
+pub(super) fn build(given: OperandTypes<'_>) -> Result {
     match given.types {
         [first @ Lanes(elem, 1), rest @ ..] if rest.iter().all(|x| x == first) => match declared(given, *elem)? {
             Some(Lanes(_, n)) if usize::try_from(n) != Ok(given.types.len()) => {
@@ -220,7 +220,7 @@ pub(super) fn build(given: Given<'_>) -> Result {
     }
 }
 
-pub(super) fn exchange(given: Given<'_>, distance: &u32) -> Result {
+pub(super) fn exchange(given: OperandTypes<'_>, distance: &u32) -> Result {
     let result = match given.types {
         [x @ Lanes(_, n)] if distance.is_power_of_two() && distance < n => Some(**x),
         _ => None,
@@ -228,12 +228,12 @@ pub(super) fn exchange(given: Given<'_>, distance: &u32) -> Result {
     fits(given, result)
 }
 
-pub(super) fn address(given: Given<'_>, place: &AddressMode) -> Result {
+pub(super) fn address(given: OperandTypes<'_>, place: &AddressMode) -> Result {
     let is_place = after(given, *place)?.is_empty();
     fits(given, is_place.then_some(Address))
 }
 
-pub(super) fn load(given: Given<'_>, elem: &Elem, place: &AddressMode, masked: &bool) -> Result {
+pub(super) fn load(given: OperandTypes<'_>, elem: &Elem, place: &AddressMode, masked: &bool) -> Result {
     match (after(given, *place)?, masked) {
         ([], false) => declared(given, elem.computed()),
         ([Lanes(Elem::Bool, n)], true) => match declared(given, elem.computed())? {
@@ -244,7 +244,7 @@ pub(super) fn load(given: Given<'_>, elem: &Elem, place: &AddressMode, masked: &
     }
 }
 
-pub(super) fn store(given: Given<'_>, elem: &Elem, place: &AddressMode, masked: &bool) -> Result {
+pub(super) fn store(given: OperandTypes<'_>, elem: &Elem, place: &AddressMode, masked: &bool) -> Result {
     let is_fit = match (after(given, *place)?, masked) {
         ([Lanes(e, _)], false) => *e == elem.computed(),
         ([Lanes(e, n), Lanes(Elem::Bool, m)], true) => *e == elem.computed() && n == m,
@@ -253,14 +253,14 @@ pub(super) fn store(given: Given<'_>, elem: &Elem, place: &AddressMode, masked: 
     nothing(given, is_fit)
 }
 
-pub(super) fn load_apart(given: Given<'_>, elem: &Elem) -> Result {
+pub(super) fn load_apart(given: OperandTypes<'_>, elem: &Elem) -> Result {
     match given.types {
         [Address, Index] | [Address, Index, Index] => declared(given, elem.computed()),
         _ => fits(given, None),
     }
 }
 
-pub(super) fn store_apart(given: Given<'_>, elem: &Elem) -> Result {
+pub(super) fn store_apart(given: OperandTypes<'_>, elem: &Elem) -> Result {
     let is_fit = match given.types {
         [Address, Index, Lanes(e, _)] | [Address, Index, Lanes(e, _), Index] => *e == elem.computed(),
         _ => false,
@@ -268,7 +268,7 @@ pub(super) fn store_apart(given: Given<'_>, elem: &Elem) -> Result {
     nothing(given, is_fit)
 }
 
-pub(super) fn prefetch(given: Given<'_>, place: &AddressMode) -> Result {
+pub(super) fn prefetch(given: OperandTypes<'_>, place: &AddressMode) -> Result {
     let is_fit = after(given, *place)?.is_empty();
     nothing(given, is_fit)
 }

@@ -26,7 +26,7 @@ use crate::irtext::{float32_text, quoted, read};
 use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::source::Loc;
-use crate::ssa::verify::At;
+use crate::ssa::verify::ErrorLocation;
 use crate::ssa::{Block, BlockCall, Inst, Value};
 use crate::table::{self, Attributes, CodedError};
 use crate::vector::Features;
@@ -195,7 +195,7 @@ pub struct Parsed {
     /// The routine, not verified.
     pub routine: Routine,
     /// Positions in the text, for errors of the verifier.
-    pub places: Vec<(At, TextSpan)>,
+    pub places: Vec<(ErrorLocation, TextSpan)>,
 }
 
 /// Parses a file of routines. Declared types are not checked; the verifier does that.
@@ -232,7 +232,7 @@ fn ty(e: &Expr) -> Read<Type> {
 
 struct Parser {
     routine: Routine,
-    places: Vec<(At, TextSpan)>,
+    places: Vec<(ErrorLocation, TextSpan)>,
     values: BTreeMap<String, Value>,
     blocks: BTreeMap<String, Block>,
 }
@@ -252,7 +252,7 @@ fn routine(s: &Statement) -> Read<Parsed> {
     let empty =
         Routine { name: name.clone(), lanes: 0, features: Features::PLAIN, params: Vec::new(), body: Body::default() };
     let mut p = Parser { routine: empty, places: Vec::new(), values: BTreeMap::new(), blocks: BTreeMap::new() };
-    p.places.push((At::Head, call.place));
+    p.places.push((ErrorLocation::Head, call.place));
     for e in clauses {
         p.clause(e)?;
     }
@@ -262,7 +262,7 @@ fn routine(s: &Statement) -> Read<Parsed> {
     for line in lines {
         let Line::Block(b) = line else { continue };
         let block = p.routine.body.add_block();
-        p.places.push((At::Block(block), b.place));
+        p.places.push((ErrorLocation::Block(block), b.place));
         if p.blocks.insert(b.name.clone(), block).is_some() {
             return fail(b.place, format!("^{} is defined twice", b.name));
         }
@@ -288,7 +288,7 @@ fn routine(s: &Statement) -> Read<Parsed> {
                 "br" | "br_if" | "return" => {
                     let end = p.terminator(s)?;
                     p.routine.body.terminate(block, end);
-                    p.places.push((At::Terminator(block), s.place));
+                    p.places.push((ErrorLocation::Terminator(block), s.place));
                     now = None;
                 }
                 _ => p.instruction(s, block)?,
@@ -399,7 +399,7 @@ impl Parser {
         let body = &mut self.routine.body;
         let inst: Inst = body.make_inst(op, operands, declared, Loc::default());
         body.block_mut(block).insts.push(inst);
-        self.places.push((At::Inst(inst), s.place));
+        self.places.push((ErrorLocation::Inst(inst), s.place));
         match (s.results.first(), self.routine.body.inst(inst).result) {
             (Some(e), Some(v)) => self.define(e, v),
             _ => Ok(()),

@@ -22,10 +22,10 @@ use super::{Dialect as _, Op, Routine, Terminator, Type, VectorIr, rules};
 use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::ssa::Value;
-use crate::ssa::verify::{At, structure, uses};
+use crate::ssa::verify::{ErrorLocation, structure, uses};
 
 /// Something that is wrong, and what it is about.
-pub type Error = (At, String);
+pub type Error = (ErrorLocation, String);
 
 /// Checks a routine.
 ///
@@ -35,13 +35,13 @@ pub fn verify(routine: &Routine) -> Result<(), Vec<Error>> {
     let mut errors: Vec<Error> = Vec::new();
     let body = &routine.body;
     if !routine.lanes.is_power_of_two() || !(1..=rules::MAX_LANES).contains(&routine.lanes) {
-        errors.push((At::Head, format!("a vector of {} lanes", routine.lanes)));
+        errors.push((ErrorLocation::Head, format!("a vector of {} lanes", routine.lanes)));
     }
     for (n, (v, _)) in routine.params.iter().enumerate() {
         if !body.has_value(*v) || routine.params.iter().take(n).any(|(other, _)| other == v) {
-            errors.push((At::Head, format!("parameter {n} does not exist, or occurs twice")));
+            errors.push((ErrorLocation::Head, format!("parameter {n} does not exist, or occurs twice")));
         } else if matches!(body.ty(*v), Type::Lanes(_, lanes) if *lanes != 1) {
-            errors.push((At::Head, format!("parameter {n} is {}, no scalar", body.ty(*v))));
+            errors.push((ErrorLocation::Head, format!("parameter {n} is {}, no scalar", body.ty(*v))));
         }
     }
     let given: Vec<Value> = routine.params.iter().map(|(v, _)| *v).collect();
@@ -50,7 +50,7 @@ pub fn verify(routine: &Routine) -> Result<(), Vec<Error>> {
         return Err(errors);
     }
     if !body.block(body.entry()).args.is_empty() {
-        errors.push((At::Block(body.entry()), "the entry has arguments".to_string()));
+        errors.push((ErrorLocation::Block(body.entry()), "the entry has arguments".to_string()));
     }
     let cfg = body.cfg();
     uses(body, &definitions, &cfg, &mut |at, message| errors.push((at, message)));
@@ -60,14 +60,14 @@ pub fn verify(routine: &Routine) -> Result<(), Vec<Error>> {
     };
     let no_type = |v: Value| format!("there is no type {} here", body.ty(v));
     for (v, _) in routine.params.iter().filter(|(v, _)| !fits(*v)) {
-        errors.push((At::Head, no_type(*v)));
+        errors.push((ErrorLocation::Head, no_type(*v)));
     }
     for b in &body.layout {
         for v in body.block(*b).args.iter().filter(|v| !fits(**v)) {
-            errors.push((At::Block(*b), no_type(*v)));
+            errors.push((ErrorLocation::Block(*b), no_type(*v)));
         }
         if matches!(&body.block(*b).terminator, Terminator::Return(vs) if !vs.is_empty()) {
-            errors.push((At::Terminator(*b), "a routine returns nothing".to_string()));
+            errors.push((ErrorLocation::Terminator(*b), "a routine returns nothing".to_string()));
         }
     }
     for (_, i, data) in body.insts() {
@@ -75,17 +75,17 @@ pub fn verify(routine: &Routine) -> Result<(), Vec<Error>> {
         let declared = data.result.map(|v| body.ty(v));
         match VectorIr::result_type(&data.op, &operands, declared) {
             Ok(ty) if ty.as_ref() == declared => {}
-            Ok(Some(ty)) => errors.push((At::Inst(i), format!("`{}` gives {ty}", data.op))),
-            Ok(None) => errors.push((At::Inst(i), format!("`{}` gives nothing", data.op))),
-            Err(message) => errors.push((At::Inst(i), format!("`{}` {message}", data.op))),
+            Ok(Some(ty)) => errors.push((ErrorLocation::Inst(i), format!("`{}` gives {ty}", data.op))),
+            Ok(None) => errors.push((ErrorLocation::Inst(i), format!("`{}` gives nothing", data.op))),
+            Err(message) => errors.push((ErrorLocation::Inst(i), format!("`{}` {message}", data.op))),
         }
         if let Some(v) = data.result.filter(|v| !fits(*v)) {
-            errors.push((At::Inst(i), no_type(v)));
+            errors.push((ErrorLocation::Inst(i), no_type(v)));
         }
         if let (Op::Const(Scalar::Int(n)), Some(Type::Lanes(Elem::I32, _))) = (&data.op, declared)
             && i32::try_from(*n).is_err()
         {
-            errors.push((At::Inst(i), format!("{n} is not an i32")));
+            errors.push((ErrorLocation::Inst(i), format!("{n} is not an i32")));
         }
     }
     if errors.is_empty() { Ok(()) } else { Err(errors) }

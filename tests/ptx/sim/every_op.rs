@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use attnc::ptx::operand::{Kind, Role};
+use attnc::ptx::operand::{OperandKind, Role};
 use attnc::ptx::sim::Mode;
 use attnc::ptx::words::{Compare, Ftz, Funnel, Half, Nan, Property, Relu, Round, RoundInt, Sat};
 use attnc::ptx::{Op, Type};
@@ -36,9 +36,11 @@ fn types(op: Op) -> Option<(Type, Vec<Option<Type>>)> {
     let mut operands = Vec::new();
     for slot in op.slots() {
         match (slot.role, slot.kind) {
-            (Role::Def, Kind::Register(ty)) if result.is_none() => result = Some(ty),
-            (Role::Use, Kind::Register(ty) | Kind::Value(ty) | Kind::Source(ty)) => operands.push(Some(ty)),
-            (Role::Use, Kind::Number(0, 255, 1)) => operands.push(None),
+            (Role::Def, OperandKind::Register(ty)) if result.is_none() => result = Some(ty),
+            (Role::Use, OperandKind::Register(ty) | OperandKind::Value(ty) | OperandKind::Source(ty)) => {
+                operands.push(Some(ty))
+            }
+            (Role::Use, OperandKind::Number(0, 255, 1)) => operands.push(None),
             _ => return None,
         }
     }

@@ -13,7 +13,7 @@ use super::super::lanes::{little, plain};
 use super::super::target::signature;
 use super::dot::{DotShape, LINE, Right};
 use super::dot_group::{GroupShape, MOST_PANELS, most_rows};
-use super::leaves::Kind;
+use super::leaves::LeafKind;
 use super::transpose::TransposeShape;
 use super::{Declined, Word, run_leaf};
 use crate::runtime::abi::context;
@@ -175,7 +175,7 @@ impl Code<'_, '_> {
             let sum = self.body.ty(product.result.ok_or("a matmul without a result")?).tile().cloned();
             sums.push(self.in_scratch(&sum.ok_or("a matmul operand is not a tile")?, scratch)?);
         }
-        let leaf = self.leaves.of_kind(Kind::DotGroup(width, shape));
+        let leaf = self.leaves.of_kind(LeafKind::DotGroup(width, shape));
         self.call_leaf(leaf, &[&[from, stride, steps, rows, start][..], &panels, &sums].concat())?;
         Ok(Some(group.len()))
     }
@@ -230,7 +230,7 @@ impl Code<'_, '_> {
         words: [Value; 8],
         place: &[Value],
     ) -> Result<(), String> {
-        let leaf = self.leaves.of_kind(Kind::Dot(width, shape));
+        let leaf = self.leaves.of_kind(LeafKind::Dot(width, shape));
         let in_order = self.in_order();
         self.call_leaf(leaf, &[&words[..], &[in_order], place].concat())
     }
@@ -405,7 +405,7 @@ impl Code<'_, '_> {
         };
         let shape = TransposeShape { rows, cols, pitch, result_pitch };
         let (source, target) = (self.in_scratch(&from, scratch)?, self.in_scratch(&to, scratch)?);
-        let leaf = self.leaves.of_kind(Kind::Transpose(width, shape));
+        let leaf = self.leaves.of_kind(LeafKind::Transpose(width, shape));
         self.call_leaf(leaf, &[source, target])?;
         Ok(true)
     }

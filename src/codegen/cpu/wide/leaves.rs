@@ -22,7 +22,7 @@ use crate::tile::{Inst, Width};
 
 /// Leaves identified by operation and layout, generated on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum LeafKind {
     Dot(Width, DotShape),
     /// A few rows by several panels.
     DotGroup(Width, GroupShape),
@@ -33,16 +33,16 @@ pub(super) enum Kind {
     PairRows(PairRowsShape),
 }
 
-impl Kind {
+impl LeafKind {
     fn name(self) -> String {
         match self {
-            Kind::Dot(_, shape) if shape.right == Right::Pairs => "dot.avx512bf16".to_string(),
-            Kind::Dot(Width::V256, shape) if shape.groups => "dot.avx2vnni".to_string(),
-            Kind::Dot(width, _) => format!("dot.{}", width.name()),
-            Kind::DotGroup(width, _) => format!("dot_group.{}", width.name()),
-            Kind::Tiles(_) => "dot.amx".to_string(),
-            Kind::Transpose(width, _) => format!("transpose.{}", width.name()),
-            Kind::PairRows(_) => "pair_rows".to_string(),
+            LeafKind::Dot(_, shape) if shape.right == Right::Pairs => "dot.avx512bf16".to_string(),
+            LeafKind::Dot(Width::V256, shape) if shape.groups => "dot.avx2vnni".to_string(),
+            LeafKind::Dot(width, _) => format!("dot.{}", width.name()),
+            LeafKind::DotGroup(width, _) => format!("dot_group.{}", width.name()),
+            LeafKind::Tiles(_) => "dot.amx".to_string(),
+            LeafKind::Transpose(width, _) => format!("transpose.{}", width.name()),
+            LeafKind::PairRows(_) => "pair_rows".to_string(),
         }
     }
 
@@ -52,11 +52,11 @@ impl Kind {
     /// A form that cannot be encoded, a bug in attnc.
     fn make(self, commented: bool) -> Result<(Vec<u8>, Comments), String> {
         match self {
-            Kind::Dot(width, shape) => dot(width, shape, commented),
-            Kind::DotGroup(width, shape) => dot_group(width, shape, commented),
-            Kind::Tiles(shape) => tiles(shape, commented),
-            Kind::Transpose(width, shape) => transpose(width, shape, commented),
-            Kind::PairRows(shape) => pair_rows(shape, commented),
+            LeafKind::Dot(width, shape) => dot(width, shape, commented),
+            LeafKind::DotGroup(width, shape) => dot_group(width, shape, commented),
+            LeafKind::Tiles(shape) => tiles(shape, commented),
+            LeafKind::Transpose(width, shape) => transpose(width, shape, commented),
+            LeafKind::PairRows(shape) => pair_rows(shape, commented),
         }
     }
 }
@@ -65,7 +65,7 @@ impl Kind {
 #[derive(Clone, Debug)]
 enum Request {
     /// By operation and layout.
-    Kind(Kind),
+    LeafKind(LeafKind),
     Code {
         name: String,
         /// The code, constants included.
@@ -80,7 +80,7 @@ enum Request {
 impl Request {
     fn name(&self) -> String {
         match self {
-            Request::Kind(kind) => kind.name(),
+            Request::LeafKind(kind) => kind.name(),
             Request::Code { name, .. } => name.clone(),
         }
     }
@@ -119,8 +119,8 @@ impl LeafCalls {
     }
 
     /// Requests the leaf of a kind; returns its index.
-    pub(super) fn of_kind(&mut self, kind: Kind) -> usize {
-        self.ask(Request::Kind(kind))
+    pub(super) fn of_kind(&mut self, kind: LeafKind) -> usize {
+        self.ask(Request::LeafKind(kind))
     }
 
     /// Requests a leaf with given code; returns its index.
@@ -155,7 +155,7 @@ pub(in crate::codegen::cpu) struct LeafOrigin {
 /// The leaves of an object.
 pub(in crate::codegen::cpu) struct Leaves {
     /// Code and comments of the leaves identified by kind.
-    kinds: BTreeMap<Kind, (Vec<u8>, Comments)>,
+    kinds: BTreeMap<LeafKind, (Vec<u8>, Comments)>,
     /// Leaves already defined in the object, by code.
     defined: BTreeMap<Vec<u8>, FuncId>,
     /// Origins of the defined leaves, if recorded.
@@ -175,7 +175,7 @@ impl Leaves {
         for call in calls {
             commented |= call.origins;
             kinds.extend(call.list.iter().filter_map(|(wanted, _)| match wanted {
-                Request::Kind(kind) => Some(*kind),
+                Request::LeafKind(kind) => Some(*kind),
                 Request::Code { .. } => None,
             }));
         }
@@ -202,7 +202,7 @@ impl Leaves {
         let mut ids = Vec::new();
         for (wanted, inst) in calls.list {
             let (code, comments) = match &wanted {
-                Request::Kind(kind) => self.kinds.get(kind).map(|(code, c)| (code, c.as_slice())),
+                Request::LeafKind(kind) => self.kinds.get(kind).map(|(code, c)| (code, c.as_slice())),
                 Request::Code { code, .. } => Some((code, [].as_slice())),
             }
             .ok_or("a leaf that was not generated")?;
@@ -214,7 +214,7 @@ impl Leaves {
                     if let Some(inst) = inst.filter(|_| calls.origins) {
                         let comments = comments.to_vec();
                         let (places, stages) = match &wanted {
-                            Request::Kind(_) => (Places::new(), None),
+                            Request::LeafKind(_) => (Places::new(), None),
                             Request::Code { places, stages, .. } => (places.clone(), stages.clone()),
                         };
                         let origin = LeafOrigin { name, inst, callers: Vec::new(), places, comments, stages };

@@ -11,7 +11,7 @@ use super::super::code::{Code, Stride};
 use super::amx::TilesShape;
 use super::call::{UNFIT, pitch, vectors};
 use super::dot::{DotShape, Right};
-use super::leaves::Kind;
+use super::leaves::LeafKind;
 use super::pair_rows::PairRowsShape;
 use crate::shape::Elem;
 use crate::tile::{self, Cpu, Feature, InstData, Op, Type};
@@ -66,7 +66,7 @@ impl Code<'_, '_> {
     ) -> Result<(), String> {
         let p = self.product_of_pairs(level, data, scratch)?;
         let shape = TilesShape { b_pitch: p.b_pitch, acc_pitch: p.acc_pitch, vectors: p.vectors, zero: p.filled };
-        let leaf = self.leaves.of_kind(Kind::Tiles(shape));
+        let leaf = self.leaves.of_kind(LeafKind::Tiles(shape));
         self.call_leaf(leaf, &p.words)
     }
 
@@ -142,7 +142,7 @@ impl Code<'_, '_> {
         }
         let (source, target) = (self.in_scratch(&from, scratch)?, self.in_scratch(&to, scratch)?);
         let (there, rows) = (self.extent(from.rows)?, self.extent(to.rows)?);
-        let leaf = self.leaves.of_kind(Kind::PairRows(PairRowsShape { vectors, pitch, result_pitch }));
+        let leaf = self.leaves.of_kind(LeafKind::PairRows(PairRowsShape { vectors, pitch, result_pitch }));
         self.call_leaf(leaf, &[source, target, there, rows])?;
         Ok(true)
     }

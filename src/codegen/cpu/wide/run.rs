@@ -51,7 +51,7 @@ pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts:
 
 /// Location of a value.
 #[derive(Clone, Copy, Debug)]
-enum Held {
+enum ValueLocation {
     /// In a register.
     Reg(Reg),
     /// In the argument array, by index.
@@ -62,14 +62,14 @@ enum Held {
 
 /// Key of a register that is set at first use and valid in the blocks that follow: a constant, or
 /// the n-th copy of a value that is the initial value of several block parameters.
-type Known = (Value, usize);
+type SharedValue = (Value, usize);
 
 struct Print<'a> {
     m: Builder,
     routine: &'a Routine,
-    held: SecondaryMap<Value, Option<Held>>,
+    held: SecondaryMap<Value, Option<ValueLocation>>,
     blocks: BTreeMap<ssa::Block, Block>,
-    known: BTreeMap<Known, Reg>,
+    known: BTreeMap<SharedValue, Reg>,
 }
 
 impl Print<'_> {
@@ -78,7 +78,7 @@ impl Print<'_> {
         let routine = self.routine;
         let body = &routine.body;
         for (n, (v, _)) in routine.params.iter().enumerate() {
-            self.held[*v] = Some(Held::Word(n));
+            self.held[*v] = Some(ValueLocation::Word(n));
         }
         self.hold_addresses();
         for b in body.layout.iter().skip(1) {
@@ -96,7 +96,7 @@ impl Print<'_> {
                 }
                 let regs = self.m.start(*self.blocks.get(b)?);
                 for (v, r) in body.block(*b).args.iter().zip(regs) {
-                    self.held[*v] = Some(Held::Reg(r));
+                    self.held[*v] = Some(ValueLocation::Reg(r));
                 }
             }
             for i in &body.block(*b).insts {
@@ -124,7 +124,7 @@ impl Print<'_> {
         for (n, (v, _)) in self.routine.params.iter().enumerate() {
             if *body.ty(*v) == Type::Address && used.contains(v) {
                 let r = self.m.make(Class::General, Do::Mov, vec![Mem::word(n).into()]);
-                self.held[*v] = Some(Held::Reg(r));
+                self.held[*v] = Some(ValueLocation::Reg(r));
             }
         }
     }
@@ -141,18 +141,18 @@ impl Print<'_> {
     /// An index as an operand: a register, an argument in memory, or an immediate.
     fn operand(&mut self, v: Value) -> Option<Operand> {
         Some(match self.held[v]? {
-            Held::Reg(r) => r.into(),
-            Held::Word(n) => Mem::word(n).into(),
-            Held::Number(s, _) => Operand::Imm(i32::try_from(s.as_i64()).ok()?),
+            ValueLocation::Reg(r) => r.into(),
+            ValueLocation::Word(n) => Mem::word(n).into(),
+            ValueLocation::Number(s, _) => Operand::Imm(i32::try_from(s.as_i64()).ok()?),
         })
     }
 
     /// A value in a register.
     fn reg(&mut self, v: Value) -> Option<Reg> {
         match self.held[v]? {
-            Held::Reg(r) => Some(r),
-            Held::Word(n) => Some(self.m.make(Class::General, Do::Mov, vec![Mem::word(n).into()])),
-            Held::Number(s, Type::Index) => {
+            ValueLocation::Reg(r) => Some(r),
+            ValueLocation::Word(n) => Some(self.m.make(Class::General, Do::Mov, vec![Mem::word(n).into()])),
+            ValueLocation::Number(s, Type::Index) => {
                 if let Some(r) = self.known.get(&(v, 0)) {
                     return Some(*r);
                 }
@@ -160,9 +160,9 @@ impl Print<'_> {
                 self.known.insert((v, 0), r);
                 Some(r)
             }
-            Held::Number(s, Type::Lanes(Elem::F32, _)) => Some(self.m.float(s.as_f64() as f32)),
-            Held::Number(s, Type::Lanes(Elem::I32, _)) => Some(self.m.int(i32::try_from(s.as_i64()).ok()?)),
-            Held::Number(..) => None,
+            ValueLocation::Number(s, Type::Lanes(Elem::F32, _)) => Some(self.m.float(s.as_f64() as f32)),
+            ValueLocation::Number(s, Type::Lanes(Elem::I32, _)) => Some(self.m.int(i32::try_from(s.as_i64()).ok()?)),
+            ValueLocation::Number(..) => None,
         }
     }
 
@@ -180,11 +180,11 @@ impl Print<'_> {
             let is_shared = call.args.iter().filter(|w| *w == v).count() > 1;
             let r = match (self.held[*v]?, word) {
                 (_, Some(n)) => self.m.make(Class::General, Do::Mov, vec![Mem::word(n).into()]),
-                (Held::Number(_, Type::Index), _) => {
+                (ValueLocation::Number(_, Type::Index), _) => {
                     regs.push(self.reg(*v)?);
                     continue;
                 }
-                (Held::Reg(r), _) if !is_shared => {
+                (ValueLocation::Reg(r), _) if !is_shared => {
                     regs.push(r);
                     continue;
                 }
@@ -237,16 +237,16 @@ impl Print<'_> {
     /// The stride in a value.
     fn distance(&self, v: Value) -> Option<Distance> {
         match self.held[v]? {
-            Held::Number(s, _) => Some(Distance::Bytes(i32::try_from(s.as_i64()).ok()?)),
-            Held::Word(n) => Some(Distance::Word(n)),
-            Held::Reg(_) => None,
+            ValueLocation::Number(s, _) => Some(Distance::Bytes(i32::try_from(s.as_i64()).ok()?)),
+            ValueLocation::Word(n) => Some(Distance::Word(n)),
+            ValueLocation::Reg(_) => None,
         }
     }
 
-    fn instruction(&mut self, inst: &InstData) -> Option<Option<Held>> {
+    fn instruction(&mut self, inst: &InstData) -> Option<Option<ValueLocation>> {
         let ty = inst.result.map(|v| *self.routine.body.ty(v));
         match (&inst.op, ty) {
-            (Op::Const(s), Some(ty)) => return Some(Some(Held::Number(*s, ty))),
+            (Op::Const(s), Some(ty)) => return Some(Some(ValueLocation::Number(*s, ty))),
             // Emitted by the branch.
             (Op::Compare(_), Some(Type::Lanes(_, 1))) => return Some(None),
             (Op::Store { elem, place, masked }, _) => {
@@ -272,7 +272,7 @@ impl Print<'_> {
             (Type::Index | Type::Address, operands) => self.index(&inst.op, operands)?,
             (ty, operands) => self.lanes(&inst.op, operands, ty)?,
         };
-        Some(Some(Held::Reg(r)))
+        Some(Some(ValueLocation::Reg(r)))
     }
 
     fn count(&mut self, operands: &[Value]) -> Option<Option<Operand>> {
@@ -311,7 +311,7 @@ impl Print<'_> {
                     Some(self.m.tied(Do::PlusImm, a, vec![imm]))
                 }
                 // The scaled distance is not used again.
-                (Held::Reg(a), Operand::Reg(b)) => Some(self.m.tied(Do::Plus, b, vec![a.into()])),
+                (ValueLocation::Reg(a), Operand::Reg(b)) => Some(self.m.tied(Do::Plus, b, vec![a.into()])),
                 (_, b) => {
                     let a = self.reg(*a)?;
                     Some(self.m.tied(Do::Plus, a, vec![b]))
@@ -399,7 +399,7 @@ impl Print<'_> {
     fn splat(&mut self, x: Value, elem: Elem) -> Option<Reg> {
         let is_index = *self.routine.body.ty(x) == Type::Index;
         match self.held[x]? {
-            Held::Word(n) => {
+            ValueLocation::Word(n) => {
                 let r = self.m.vector(Do::Spread, vec![Mem::word(n).into()]);
                 Some(if elem == Elem::Bool { self.m.not_zero(r) } else { r })
             }

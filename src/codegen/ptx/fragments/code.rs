@@ -54,7 +54,7 @@ pub(super) struct Ring {
 
 /// Location of a value.
 #[derive(Clone, Debug)]
-pub(super) enum Held {
+pub(super) enum ValueLocation {
     Number(Number),
     Scalar(Reg),
     /// A buffer: the address of its first element, and its strides in elements.
@@ -98,7 +98,7 @@ pub(super) struct Code<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) body: &'a Body,
     pub(super) e: Emit,
-    pub(super) held: HashMap<Value, Held>,
+    pub(super) held: HashMap<Value, ValueLocation>,
     pub(super) uses: SecondaryMap<Value, Vec<Use>>,
     pub(super) maps: Vec<TensorMap>,
     pub(super) group: Group,
@@ -321,12 +321,12 @@ impl<'a> Code<'a> {
                     let base = self.make(&value, RegType::B64, P::LdParam { ty: W::U64 }, &[of_param(&name)]);
                     let base = self.make(&value, RegType::B64, P::CvtaToGlobal {}, &[word(base)]);
                     let strides = self.strides(b)?;
-                    self.held.insert(p.value, Held::Buffer(base, strides));
+                    self.held.insert(p.value, ValueLocation::Buffer(base, strides));
                 }
                 _ => {
                     self.param(&name, ParamType::Scalar(W::U64));
                     let r = self.make(&value, RegType::B64, P::LdParam { ty: W::U64 }, &[of_param(&name)]);
-                    self.held.insert(p.value, Held::Number(Number::Reg(r)));
+                    self.held.insert(p.value, ValueLocation::Number(Number::Reg(r)));
                 }
             }
         }
@@ -361,7 +361,7 @@ impl<'a> Code<'a> {
                 point
             };
             let point = self.widened(&name, point);
-            self.held.insert(axis.value, Held::Number(Number::Reg(point)));
+            self.held.insert(axis.value, ValueLocation::Number(Number::Reg(point)));
         }
         Ok(())
     }
@@ -404,7 +404,7 @@ impl<'a> Code<'a> {
 
     pub(super) fn shared(&self, v: Value) -> Result<Shared, String> {
         match self.held.get(&v) {
-            Some(Held::Shared(s)) => Ok(*s),
+            Some(ValueLocation::Shared(s)) => Ok(*s),
             _ => Err(format!("{v} is not in shared memory")),
         }
     }
@@ -423,21 +423,21 @@ impl<'a> Code<'a> {
 
     pub(super) fn buffer(&self, v: Value) -> Result<(Reg, Vec<Number>, &'a BufferType), String> {
         match (self.held.get(&v), self.body.ty(v).buffer()) {
-            (Some(Held::Buffer(base, strides)), Some(ty)) => Ok((*base, strides.clone(), ty)),
+            (Some(ValueLocation::Buffer(base, strides)), Some(ty)) => Ok((*base, strides.clone(), ty)),
             _ => Err(format!("{v} is not a buffer")),
         }
     }
 
     pub(super) fn scalar(&self, v: Value) -> Result<Reg, String> {
         match self.held.get(&v) {
-            Some(Held::Scalar(r)) => Ok(*r),
+            Some(ValueLocation::Scalar(r)) => Ok(*r),
             _ => Err(format!("{v} is not a scalar")),
         }
     }
 
     pub(super) fn elements(&self, v: Value) -> Result<Vec<Reg>, String> {
         match self.held.get(&v) {
-            Some(Held::Elements(list)) => Ok(list.clone()),
+            Some(ValueLocation::Elements(list)) => Ok(list.clone()),
             _ => Err(format!("{v} is not in registers")),
         }
     }

@@ -4,7 +4,7 @@
 //! bytes, adjacent threads adjacent chunks of a row; each lane of `ldmatrix` supplies the address
 //! of a row of 8 elements.
 
-use super::code::{Code, Held, Number, Shared, address, int, word};
+use super::code::{Code, Number, Shared, ValueLocation, address, int, word};
 use super::layout::{BLOCK_COLS, BLOCK_ROWS, Panels, steps_of};
 use crate::ptx::words::{Matrices, Prefetch, Trans, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
@@ -29,7 +29,7 @@ impl Code<'_> {
     pub(super) fn shared_slot(&mut self, data: &InstData, offset: u32) -> Result<(), String> {
         let v = data.result.ok_or("no result")?;
         let at = self.shared_base(i64::from(offset));
-        self.held.insert(v, Held::Shared(Shared { at, barriers: None }));
+        self.held.insert(v, ValueLocation::Shared(Shared { at, barriers: None }));
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Code<'_> {
                 n += 1;
             }
         }
-        self.held.insert(v, Held::Shared(to));
+        self.held.insert(v, ValueLocation::Shared(to));
         Ok(())
     }
 
@@ -214,7 +214,7 @@ impl Code<'_> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let held = self.held.get(&x).cloned().ok_or("the committed copy does not exist")?;
         match held {
-            Held::Shared(_) => self.push(P::CpCommit {}, []),
+            ValueLocation::Shared(_) => self.push(P::CpCommit {}, []),
             _ => self.push(P::WgmmaCommit {}, []),
         }
         self.held.insert(v, held);
@@ -226,7 +226,7 @@ impl Code<'_> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let held = self.held.get(&x).cloned().ok_or("the copy to wait for does not exist")?;
         match held {
-            Held::Shared(_) => {
+            ValueLocation::Shared(_) => {
                 self.push(P::CpWait {}, [int(i64::from(pending))]);
                 self.push(P::BarSync {}, [int(0)]);
             }
@@ -243,7 +243,7 @@ impl Code<'_> {
     pub(super) fn release(&mut self, data: &InstData) -> Result<(), String> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let shared = self.shared(x)?;
-        self.held.insert(v, Held::Shared(shared));
+        self.held.insert(v, ValueLocation::Shared(shared));
         Ok(())
     }
 
@@ -254,7 +254,7 @@ impl Code<'_> {
         let shared = self.shared(x)?;
         let side = side(self.tile(v)?.space)?;
         if self.is_read_by_product(inst, v) {
-            self.held.insert(v, Held::Unread(shared));
+            self.held.insert(v, ValueLocation::Unread(shared));
             return Ok(());
         }
         if side != Side::A {
@@ -271,7 +271,7 @@ impl Code<'_> {
                 out.extend(self.as_operands(&name, t.elem, list));
             }
         }
-        self.held.insert(v, Held::Operand(out));
+        self.held.insert(v, ValueLocation::Operand(out));
         Ok(())
     }
 

@@ -19,7 +19,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::code::{Code, Held, Number, float, int, register_type, word};
+use super::code::{Code, Number, ValueLocation, float, int, register_type, word};
 use super::layout::{Share, steps_of};
 use super::memory::{Reading, Storing};
 use crate::codegen::ptx::lanes::Lane;
@@ -41,7 +41,7 @@ pub(super) const ALL_LANES: i64 = 0xffff_ffff;
 
 /// Shape of a tile of fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FragmentShape {
     Whole,
     /// A column of one element for each row.
     Row,
@@ -60,13 +60,13 @@ struct Stretch {
     readings: HashMap<Inst, Reading>,
 }
 
-fn kind(t: &TileType) -> Kind {
+fn kind(t: &TileType) -> FragmentShape {
     let one = Extent::Static(1);
     match (t.rows == one, t.cols == one) {
-        (true, true) => Kind::One,
-        (false, true) => Kind::Row,
-        (true, false) => Kind::Col,
-        (false, false) => Kind::Whole,
+        (true, true) => FragmentShape::One,
+        (false, true) => FragmentShape::Row,
+        (true, false) => FragmentShape::Col,
+        (false, false) => FragmentShape::Whole,
     }
 }
 
@@ -112,19 +112,19 @@ impl Code<'_> {
         let share = self.share(t)?;
         let aligned = |whole: bool| if whole { Ok(()) } else { Err(format!("{t} is not made of whole blocks")) };
         Ok(match kind(t) {
-            Kind::Whole => {
+            FragmentShape::Whole => {
                 aligned(share.is_whole())?;
                 share.registers()
             }
-            Kind::Row => {
+            FragmentShape::Row => {
                 aligned(Share { cols: 8, ..share }.is_whole())?;
                 share.row_count()
             }
-            Kind::Col => {
+            FragmentShape::Col => {
                 aligned(share.cols % 8 == 0)?;
                 share.col_count()
             }
-            Kind::One => 1,
+            FragmentShape::One => 1,
         })
     }
 
@@ -193,7 +193,7 @@ impl Code<'_> {
         let mut whole: Vec<(Value, Share)> = Vec::new();
         for v in &wanted {
             let t = self.tile(*v)?;
-            if kind(t) == Kind::Whole {
+            if kind(t) == FragmentShape::Whole {
                 self.element_count(t)?;
                 whole.push((*v, self.share(t)?));
                 continue;
@@ -202,7 +202,7 @@ impl Code<'_> {
             for n in 0..self.element_count(t)? {
                 list.push(self.element(&mut s, *v, n)?);
             }
-            self.held.insert(*v, Held::Elements(list));
+            self.held.insert(*v, ValueLocation::Elements(list));
         }
         // Accumulators of the same extents are processed together.
         while let Some(share) = whole.first().map(|(_, s)| *s).or(stores.first().map(|s| s.share)) {
@@ -250,12 +250,12 @@ impl Code<'_> {
             }
             s.made.retain(|(v, _), _| {
                 let t = self.body.ty(*v).tile();
-                t.is_none_or(|t| kind(t) == Kind::Row || kind(t) == Kind::One || t.elem != Elem::Bool)
+                t.is_none_or(|t| kind(t) == FragmentShape::Row || kind(t) == FragmentShape::One || t.elem != Elem::Bool)
             });
         }
         for (v, list) in values.into_iter().zip(lists) {
             let list = list.into_iter().collect::<Option<Vec<Reg>>>().ok_or("an element is missing")?;
-            self.held.insert(v, Held::Elements(list));
+            self.held.insert(v, ValueLocation::Elements(list));
         }
         Ok(())
     }
@@ -264,9 +264,9 @@ impl Code<'_> {
     fn is_of_columns(&self, r: &Reading, share: Share) -> Result<bool, String> {
         let of = self.share(r.tile())?;
         Ok(match kind(r.tile()) {
-            Kind::Whole => of == share,
-            Kind::Col => of.cols == share.cols,
-            Kind::Row | Kind::One => false,
+            FragmentShape::Whole => of == share,
+            FragmentShape::Col => of.cols == share.cols,
+            FragmentShape::Row | FragmentShape::One => false,
         })
     }
 
@@ -293,7 +293,7 @@ impl Code<'_> {
         for i in insts {
             let Some(mut r) = s.readings.remove(&i) else { continue };
             if self.is_of_columns(&r, share)? {
-                let is_whole = kind(r.tile()) == Kind::Whole;
+                let is_whole = kind(r.tile()) == FragmentShape::Whole;
                 for (row, e) in (0..share.row_blocks()).flat_map(|row| (0..4).map(move |e| (row, e))) {
                     let n = share.register(row, block, e);
                     self.load_ahead(&mut r, if is_whole { n } else { share.col_of(n) })?;
@@ -362,9 +362,9 @@ impl Code<'_> {
         let share = self.share(of)?;
         let n = match (kind(of), kind(t)) {
             (a, b) if a == b => n,
-            (Kind::Whole, Kind::Row) => share.row_of(n),
-            (Kind::Whole, Kind::Col) => share.col_of(n),
-            (_, Kind::One) => 0,
+            (FragmentShape::Whole, FragmentShape::Row) => share.row_of(n),
+            (FragmentShape::Whole, FragmentShape::Col) => share.col_of(n),
+            (_, FragmentShape::One) => 0,
             _ => return Err(format!("{v} cannot be broadcast to the result")),
         };
         self.element(s, v, n)
@@ -389,7 +389,9 @@ impl Code<'_> {
         let base = *sub.operands.get(1).ok_or("an operand is missing")?;
         let c = self.operand_element(s, &sub, 1, t, n)?;
         let key = match self.body.ty(base) {
-            Type::Tile(of) if kind(of) == Kind::Row && kind(t) == Kind::Whole => self.share(t)?.row_of(n),
+            Type::Tile(of) if kind(of) == FragmentShape::Row && kind(t) == FragmentShape::Whole => {
+                self.share(t)?.row_of(n)
+            }
             _ => n,
         };
         let negated = (sub.result.unwrap_or(base), usize::MAX - key);
@@ -415,10 +417,10 @@ impl Code<'_> {
     fn counted(&mut self, name: &str, start: Number, axis: usize, t: &TileType, n: usize) -> Result<Reg, String> {
         let share = self.share(t)?;
         let (place, own) = match (axis, kind(t)) {
-            (1, Kind::Col) => (Share::col_place(n), self.group.col),
-            (1, Kind::Whole) => (share.place(n).col, self.group.col),
-            (0, Kind::Row | Kind::Whole) => {
-                let place = if kind(t) == Kind::Row { Share::row_place(n) } else { share.place(n).row };
+            (1, FragmentShape::Col) => (Share::col_place(n), self.group.col),
+            (1, FragmentShape::Whole) => (share.place(n).col, self.group.col),
+            (0, FragmentShape::Row | FragmentShape::Whole) => {
+                let place = if kind(t) == FragmentShape::Row { Share::row_place(n) } else { share.place(n).row };
                 (place, self.row_in_tile(share))
             }
             _ => return self.number_as(name, start, t.elem),
@@ -500,9 +502,11 @@ impl Code<'_> {
         let (share, list, name) = (self.share(&t)?, self.elements(x)?, self.name(v));
         // A row with one element per column is the same in all quads.
         let rows = match kind(&t) {
-            Kind::Whole => share.row_count(),
-            Kind::Col => 1,
-            Kind::Row | Kind::One => return Err(format!("a reduction of {t} in a kernel of fragments")),
+            FragmentShape::Whole => share.row_count(),
+            FragmentShape::Col => 1,
+            FragmentShape::Row | FragmentShape::One => {
+                return Err(format!("a reduction of {t} in a kernel of fragments"));
+            }
         };
         let (ty, op) = match (what, t.elem) {
             (ReduceKind::Sum, Elem::F32) => (RegType::F32, ADD),
@@ -556,7 +560,7 @@ impl Code<'_> {
             }
             out.push(sum);
         }
-        self.held.insert(v, Held::Elements(out));
+        self.held.insert(v, ValueLocation::Elements(out));
         Ok(())
     }
 
@@ -570,7 +574,7 @@ impl Code<'_> {
         }
         let (barrier, threads) = (self.group.barrier, 32 * self.group.warps);
         let any = self.make(&name, RegType::Pred, P::BarAny {}, &[int(barrier), int(threads), word(any)]);
-        self.held.insert(v, Held::Elements(vec![any]));
+        self.held.insert(v, ValueLocation::Elements(vec![any]));
         Ok(())
     }
 
@@ -593,7 +597,7 @@ impl Code<'_> {
                 }
             }
         }
-        self.held.insert(v, Held::Operand(out));
+        self.held.insert(v, ValueLocation::Operand(out));
         Ok(())
     }
 

@@ -7,7 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::code::{Code, Group, Held, NAMED_BARRIERS, Number, ROLE_BARRIERS, int, moved_type, register_type, word};
+use super::code::{
+    Code, Group, NAMED_BARRIERS, Number, ROLE_BARRIERS, ValueLocation, int, moved_type, register_type, word,
+};
 use crate::ptx::words::{Compare, MaxReg};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::tile::{Block, BlockCall, GpuOp, Inst, InstData, Op, Role, Terminator, Type, Value};
@@ -44,7 +46,7 @@ impl Code<'_> {
             let is_first = *b == first;
             for (n, v) in self.body.block(*b).args.clone().into_iter().enumerate() {
                 match given.get(n).filter(|_| is_first) {
-                    Some(number) => drop(self.held.insert(v, Held::Number(*number))),
+                    Some(number) => drop(self.held.insert(v, ValueLocation::Number(*number))),
                     None => self.argument(v)?,
                 }
             }
@@ -65,13 +67,13 @@ impl Code<'_> {
         let name = self.name(v);
         let ty = self.body.ty(v).clone();
         let held = match &ty {
-            Type::Index => Held::Number(Number::Reg(self.reg(&name, RegType::B64))),
-            Type::Scalar(elem) => Held::Scalar(self.reg(&name, register_type(*elem))),
+            Type::Index => ValueLocation::Number(Number::Reg(self.reg(&name, RegType::B64))),
+            Type::Scalar(elem) => ValueLocation::Scalar(self.reg(&name, register_type(*elem))),
             Type::Tile(t) if matches!(t.space, crate::tile::Space::Fragment(_)) => {
                 let (count, is_operand) = self.registers_of(t)?;
                 let ty = if is_operand { RegType::B32 } else { register_type(t.elem) };
                 let list = (0..count).map(|_| self.reg(&name, ty)).collect();
-                if is_operand { Held::Operand(list) } else { Held::Elements(list) }
+                if is_operand { ValueLocation::Operand(list) } else { ValueLocation::Elements(list) }
             }
             Type::Tile(_) | Type::Slot(_) | Type::Group(..) | Type::Pending(..) => {
                 let of_products =
@@ -80,7 +82,7 @@ impl Code<'_> {
                     return Err("an asynchronous matmul cannot be an argument of a block".into());
                 }
                 let at = self.reg(&name, RegType::B32);
-                Held::Shared(super::code::Shared { at, barriers: None })
+                ValueLocation::Shared(super::code::Shared { at, barriers: None })
             }
             Type::Buffer(_) | Type::Ring { .. } => return Err("a buffer cannot be an argument of a block".into()),
         };
@@ -201,20 +203,22 @@ impl Code<'_> {
             let name = self.name(*to);
             let missing = || format!("{from} has no registers");
             match (self.held.get(from).cloned().ok_or_else(missing)?, self.held.get(to).cloned().ok_or_else(missing)?) {
-                (Held::Number(x), Held::Number(Number::Reg(r))) => moves.push((r, self.operand(x), W::B64)),
-                (Held::Number(x), Held::Number(y)) if x == y => {}
-                (Held::Scalar(x), Held::Scalar(r)) => {
+                (ValueLocation::Number(x), ValueLocation::Number(Number::Reg(r))) => {
+                    moves.push((r, self.operand(x), W::B64))
+                }
+                (ValueLocation::Number(x), ValueLocation::Number(y)) if x == y => {}
+                (ValueLocation::Scalar(x), ValueLocation::Scalar(r)) => {
                     let ty = self.body.ty(*to).elem().map_or(W::B32, moved_type);
                     moves.push((r, word(x), ty));
                 }
-                (Held::Elements(x), Held::Elements(y)) if x.len() == y.len() => {
+                (ValueLocation::Elements(x), ValueLocation::Elements(y)) if x.len() == y.len() => {
                     let ty = self.body.ty(*to).elem().map_or(W::B32, moved_type);
                     moves.extend(x.iter().zip(y).map(|(x, y)| (y, word(*x), ty)));
                 }
-                (Held::Operand(x), Held::Operand(y)) if x.len() == y.len() => {
+                (ValueLocation::Operand(x), ValueLocation::Operand(y)) if x.len() == y.len() => {
                     moves.extend(x.iter().zip(y).map(|(x, y)| (y, word(*x), W::B32)));
                 }
-                (Held::Shared(x), Held::Shared(y)) => moves.push((y.at, word(x.at), W::B32)),
+                (ValueLocation::Shared(x), ValueLocation::Shared(y)) => moves.push((y.at, word(x.at), W::B32)),
                 _ => return Err(format!("{name} cannot be passed to a block")),
             }
         }

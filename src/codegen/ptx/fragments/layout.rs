@@ -42,7 +42,7 @@ pub(super) struct Share {
 /// Position of a register's element: row `row + lane / 4` of the warp's rows, column
 /// `col + 2 (lane % 4)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FragmentPosition {
     pub(super) row: i64,
     pub(super) col: i64,
 }
@@ -78,11 +78,11 @@ impl Share {
     }
 
     /// The position of an accumulator register's element.
-    pub(super) fn place(self, register: usize) -> Place {
+    pub(super) fn place(self, register: usize) -> FragmentPosition {
         let n = i64::try_from(register).unwrap_or(0);
         let (block, e) = (n / 4, n % 4);
         let (rows, cols) = (block / self.col_blocks(), block % self.col_blocks());
-        Place { row: rows * BLOCK_ROWS + (e >> 1) * 8, col: cols * BLOCK_COLS + (e & 1) }
+        FragmentPosition { row: rows * BLOCK_ROWS + (e >> 1) * 8, col: cols * BLOCK_COLS + (e & 1) }
     }
 
     /// The index of an accumulator register: block of rows, block of columns, element (0 to 3).
@@ -210,7 +210,7 @@ mod tests {
         let all = (0..2).flat_map(|r| (0..3).flat_map(move |c| (0..4).map(move |e| (r, c, e))));
         let numbers: Vec<usize> = all.map(|(r, c, e)| share.register(r, c, e)).collect();
         assert_eq!(numbers, (0..share.registers()).collect::<Vec<_>>());
-        assert_eq!(share.place(share.register(1, 2, 3)), Place { row: 24, col: 17 });
+        assert_eq!(share.place(share.register(1, 2, 3)), FragmentPosition { row: 24, col: 17 });
         assert!(!Share { rows: 96, cols: 24, warps: 4 }.is_whole());
         assert!(!Share { rows: 64, cols: 12, warps: 4 }.is_whole());
     }

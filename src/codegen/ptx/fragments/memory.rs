@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::code::{Code, Held, Number, address, int, register_type, word};
+use super::code::{Code, Number, ValueLocation, address, int, register_type, word};
 use super::layout::Share;
 use crate::ptx::words::{Compare, LoadCache, ReadOnly, Relu, Round, StoreCache, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
@@ -166,7 +166,7 @@ impl Code<'_> {
     /// Is a tile that begins at an index known to be inside the axis?
     pub(super) fn fits(&self, start: Value, length: Extent, extent: &Dim) -> bool {
         let (Extent::Static(length), Some(extent)) = (length, extent.as_const()) else { return false };
-        if let Some(Held::Number(Number::Known(start))) = self.held.get(&start) {
+        if let Some(ValueLocation::Number(Number::Known(start))) = self.held.get(&start) {
             return *start >= 0 && start.saturating_add(length) <= extent;
         }
         // A grid index times its step, possibly plus a constant.
@@ -182,7 +182,7 @@ impl Code<'_> {
     /// Matches a value as grid index * step + constant.
     fn grid_start(&self, v: Value) -> Option<(Value, i64, i64)> {
         let known = |v: Value| match self.held.get(&v) {
-            Some(Held::Number(Number::Known(n))) => Some(*n),
+            Some(ValueLocation::Number(Number::Known(n))) => Some(*n),
             _ => None,
         };
         let ValueDef::Result(i) = self.body.def(v) else { return Some((v, 1, 0)) };

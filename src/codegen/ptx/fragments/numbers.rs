@@ -3,7 +3,7 @@
 //! In: operations on indices, dimension expressions. Out: instructions, unless all operands are
 //! constants.
 
-use super::code::{Code, Held, Number, int, word};
+use super::code::{Code, Number, ValueLocation, int, word};
 use crate::ptx::words::{Compare, Ftz, Half, Sat};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::scalar::BinaryOp;
@@ -28,7 +28,7 @@ impl Code<'_> {
     /// A value as an index.
     pub(super) fn index(&self, v: Value) -> Result<Number, String> {
         match self.held.get(&v) {
-            Some(Held::Number(n)) => Ok(*n),
+            Some(ValueLocation::Number(n)) => Ok(*n),
             _ => Err(format!("{v} is not an index")),
         }
     }

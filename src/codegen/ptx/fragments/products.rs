@@ -10,7 +10,7 @@
 //! * inner index along the rows (MN-major): panels of columns follow each other at their size; 8
 //!   rows again at `8 swizzle`, a step of 16 is twice that.
 
-use super::code::{Code, Held, Shared, int, word};
+use super::code::{Code, Shared, ValueLocation, int, word};
 use super::copies::{Side, side};
 use super::layout::{Panels, steps_of};
 use crate::ptx::words::{Columns, Matrices, Mma, Sat, Trans, Wgmma};
@@ -41,7 +41,7 @@ impl Code<'_> {
         let mut sums = self.elements(acc)?;
         let name = self.name(v);
         let side_of_b = side(right.space)?;
-        let Some(Held::Unread(of_b)) = self.held.get(&b).cloned() else {
+        let Some(ValueLocation::Unread(of_b)) = self.held.get(&b).cloned() else {
             return Err("a right operand in registers is not supported".into());
         };
         let panels = self.stored(b)?;
@@ -49,7 +49,7 @@ impl Code<'_> {
         let words = (left.elem == Elem::F32 && side_of_b == Side::B).then(|| self.words(panels, of_b));
         let right_lines = if words.is_none() { Some(self.lines(panels, of_b, side_of_b)?) } else { None };
         let left_lines = match self.held.get(&a).cloned() {
-            Some(Held::Unread(of_a)) => {
+            Some(ValueLocation::Unread(of_a)) => {
                 let panels = self.stored(a)?;
                 Some(self.lines(panels, of_a, Side::A)?)
             }
@@ -64,7 +64,7 @@ impl Code<'_> {
                         let list = self.matrices(&names_a, lines, block * 16, step * 2, Matrices::Four, Trans::No)?;
                         self.as_operands(&names_a, left.elem, list)
                     }
-                    (None, Some(Held::Operand(list))) => {
+                    (None, Some(ValueLocation::Operand(list))) => {
                         let first = usize::try_from((block * steps + step) * 4).unwrap_or(0);
                         list.get(first..first + 4).ok_or("a fragment is missing")?.to_vec()
                     }
@@ -97,7 +97,7 @@ impl Code<'_> {
                 col += if two { 2 } else { 1 };
             }
         }
-        self.held.insert(v, Held::Elements(sums));
+        self.held.insert(v, ValueLocation::Elements(sums));
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl Code<'_> {
         let right_panels = self.panels(&right)?;
         let right = self.descriptor(&right, right_tile, trans_b)?;
         let left_descriptor = match self.held.get(&a).cloned() {
-            Some(Held::Operand(_)) => None,
+            Some(ValueLocation::Operand(_)) => None,
             _ => {
                 let tile = self.shared(a)?;
                 Some((self.descriptor(&left, tile, true)?, self.panels(&left)?))
@@ -157,7 +157,7 @@ impl Code<'_> {
                     let operands = [d, word(a), word(b), scale, int(1), int(1), int(0), trans];
                     self.push(P::Wgmma { columns, kind }, operands);
                 }
-                (None, Some(Held::Operand(list))) => {
+                (None, Some(ValueLocation::Operand(list))) => {
                     let first = usize::try_from(step * 4).unwrap_or(0);
                     let a = list.get(first..first + 4).ok_or("a fragment is missing")?.to_vec();
                     let operands = [d, Operand::Vector(a), word(b), scale, int(1), int(1), trans];
@@ -166,7 +166,7 @@ impl Code<'_> {
                 _ => return Err(format!("{a} is not a left operand")),
             }
         }
-        self.held.insert(v, Held::Elements(sums));
+        self.held.insert(v, ValueLocation::Elements(sums));
         Ok(())
     }
 

@@ -10,7 +10,7 @@
 //! bytes; an *empty* one expects an arrival of each reading warp.
 
 use super::TensorMap;
-use super::code::{Barriers, Code, Held, Number, ROLE_BARRIERS, Ring, Shared, address, int, word};
+use super::code::{Barriers, Code, Number, ROLE_BARRIERS, Ring, Shared, ValueLocation, address, int, word};
 use crate::ptx::words::{Compare, Hint, Multicast, Rank};
 use crate::ptx::{self, Op as P, Operand, ParamType, Reg, RegType, Type as W};
 use crate::scalar::BinaryOp;
@@ -28,7 +28,7 @@ impl Code<'_> {
             stages: i64::from(*stages),
             bytes: panels.count() * panels.panel_bytes(),
         };
-        self.held.insert(v, Held::Ring(ring));
+        self.held.insert(v, ValueLocation::Ring(ring));
         Ok(())
     }
 
@@ -37,7 +37,7 @@ impl Code<'_> {
         let mut rings = Vec::new();
         for (_, _, data) in self.body.insts() {
             if let (Op::Gpu(GpuOp::Ring { readers, .. }), Some(v)) = (&data.op, data.result)
-                && let Some(Held::Ring(ring)) = self.held.get(&v)
+                && let Some(ValueLocation::Ring(ring)) = self.held.get(&v)
             {
                 rings.push((*ring, i64::from(*readers)));
             }
@@ -67,7 +67,7 @@ impl Code<'_> {
 
     fn ring_of(&self, data: &InstData) -> Result<Ring, String> {
         match data.operands.first().and_then(|v| self.held.get(v)) {
-            Some(Held::Ring(ring)) => Ok(*ring),
+            Some(ValueLocation::Ring(ring)) => Ok(*ring),
             _ => Err("no ring".into()),
         }
     }
@@ -109,7 +109,7 @@ impl Code<'_> {
         let barriers = shared.barriers.ok_or("a ring without barriers")?;
         let before = self.make("before", RegType::B32, P::Xor { ty: W::B32 }, &[word(barriers.parity), int(1)]);
         self.wait_for_phase(barriers.full, i64::from(barriers.empty), word(before))?;
-        self.held.insert(v, Held::Shared(shared));
+        self.held.insert(v, ValueLocation::Shared(shared));
         Ok(())
     }
 
@@ -121,7 +121,7 @@ impl Code<'_> {
         let shared = self.stage(&name, ring, n)?;
         let barriers = shared.barriers.ok_or("a ring without barriers")?;
         self.wait_for_phase(barriers.full, 0, word(barriers.parity))?;
-        self.held.insert(v, Held::Shared(shared));
+        self.held.insert(v, ValueLocation::Shared(shared));
         Ok(())
     }
 

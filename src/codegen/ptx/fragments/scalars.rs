@@ -2,7 +2,7 @@
 //!
 //! In: an operation. Out: its instructions, and the location of its result.
 
-use super::code::{Code, Held, Number, comparison, float, int, word};
+use super::code::{Code, Number, ValueLocation, comparison, float, int, word};
 use crate::ptx::words::{Compare, Round, Sat};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Special, Type as W};
 use crate::scalar::Scalar;
@@ -20,23 +20,23 @@ impl Code<'_> {
         let of_indices =
             data.operands.first().is_some_and(|v| *self.body.ty(*v) == Type::Index) && data.operands.len() > 1;
         let held = match (&data.op, self.body.ty(v)) {
-            (Op::Const(x), Type::Index) => Held::Number(Number::Known(x.as_i64())),
-            (Op::DimValue(d), Type::Index) => Held::Number(self.dim(d)?),
+            (Op::Const(x), Type::Index) => ValueLocation::Number(Number::Known(x.as_i64())),
+            (Op::DimValue(d), Type::Index) => ValueLocation::Number(self.dim(d)?),
             (Op::Gpu(GpuOp::Blocks), Type::Index) => {
                 let blocks = Operand::Special(Special::Nctaid(0));
                 let blocks = self.make(&name, RegType::B32, P::Mov { ty: W::U32 }, &[blocks]);
-                Held::Number(Number::Reg(self.widened(&name, blocks)))
+                ValueLocation::Number(Number::Reg(self.widened(&name, blocks)))
             }
             (Op::Binary(op), Type::Index) => {
                 let (a, b) = (number(self, 0)?, number(self, 1)?);
-                Held::Number(self.arithmetic(&name, *op, a, b)?)
+                ValueLocation::Number(self.arithmetic(&name, *op, a, b)?)
             }
             (Op::Select, Type::Index) => {
                 let condition = self.scalar(*data.operands.first().ok_or("an operand is missing")?)?;
                 let (a, b) = (number(self, 1)?, number(self, 2)?);
                 let a = self.in_register(&name, a);
                 let b = self.operand(b);
-                Held::Number(Number::Reg(self.make(
+                ValueLocation::Number(Number::Reg(self.make(
                     &name,
                     RegType::B64,
                     P::SelP { ty: W::B64 },
@@ -55,34 +55,34 @@ impl Code<'_> {
                         &[word(r)],
                     ),
                 };
-                Held::Number(Number::Reg(wide))
+                ValueLocation::Number(Number::Reg(wide))
             }
             (Op::Compare(op), Type::Scalar(Elem::Bool)) if of_indices => {
                 let (a, b) = (number(self, 0)?, number(self, 1)?);
                 if let (Number::Known(x), Number::Known(y)) = (a, b) {
                     let holds = op.eval(x, y);
                     let one = self.make(&name, RegType::B32, P::Mov { ty: W::U32 }, &[int(i64::from(holds))]);
-                    Held::Scalar(self.compare32(&name, Compare::Ne, one, 0))
+                    ValueLocation::Scalar(self.compare32(&name, Compare::Ne, one, 0))
                 } else {
-                    Held::Scalar(self.compare64(&name, comparison(*op, false), a, b))
+                    ValueLocation::Scalar(self.compare64(&name, comparison(*op, false), a, b))
                 }
             }
-            (Op::Const(x), Type::Scalar(elem)) => Held::Scalar(self.literal(&name, *x, *elem)),
+            (Op::Const(x), Type::Scalar(elem)) => ValueLocation::Scalar(self.literal(&name, *x, *elem)),
             (Op::DimValue(d), Type::Scalar(elem)) => {
                 let n = self.dim(d)?;
-                Held::Scalar(self.number_as(&name, n, *elem)?)
+                ValueLocation::Scalar(self.number_as(&name, n, *elem)?)
             }
             (Op::Cast, Type::Scalar(elem))
                 if data.operands.first().is_some_and(|v| *self.body.ty(*v) == Type::Index) =>
             {
                 let n = number(self, 0)?;
-                Held::Scalar(self.number_as(&name, n, *elem)?)
+                ValueLocation::Scalar(self.number_as(&name, n, *elem)?)
             }
             (Op::Element, Type::Scalar(_)) => {
                 let list = self.elements(*data.operands.first().ok_or("an operand is missing")?)?;
-                Held::Scalar(*list.first().ok_or("a tile without elements")?)
+                ValueLocation::Scalar(*list.first().ok_or("a tile without elements")?)
             }
-            (Op::LoadScalar, Type::Scalar(_)) => Held::Scalar(self.load_scalar(&name, data)?),
+            (Op::LoadScalar, Type::Scalar(_)) => ValueLocation::Scalar(self.load_scalar(&name, data)?),
             (_, Type::Scalar(_)) if data.op.is_elementwise() => {
                 let mut regs = Vec::new();
                 for v in &data.operands {
@@ -91,7 +91,7 @@ impl Code<'_> {
                 let from = data.operands.first().and_then(|v| self.body.ty(*v).elem()).unwrap_or(Elem::F32);
                 let to = self.body.ty(v).elem().unwrap_or(Elem::F32);
                 self.note(inst);
-                Held::Scalar(self.apply(&name, &data.op, from, to, &regs)?)
+                ValueLocation::Scalar(self.apply(&name, &data.op, from, to, &regs)?)
             }
             _ => return Ok(false),
         };

@@ -29,7 +29,7 @@
 //! `f32`, and is multiplied by the group's scale once: weights are not rounded. Must not know: why
 //! weights are packed.
 
-use super::code::{Code, Held, Shared, address, int, known, word};
+use super::code::{Code, Shared, ValueLocation, address, int, known, word};
 use super::copies::{Lines, Side};
 use super::layout::{BLOCK_COLS, BLOCK_ROWS, Panels, Share};
 use crate::ptx::words::{Ftz, Matrices, Mma, Relu, Round, Sat, Shuffle, Trans, Vector};
@@ -94,7 +94,7 @@ impl Code<'_> {
         }
         let magic = self.magic(left.elem, bits);
         let left_lines = match self.held.get(&a).cloned() {
-            Some(Held::Unread(of_a)) => {
+            Some(ValueLocation::Unread(of_a)) => {
                 let panels = self.stored(a)?;
                 Some(self.lines(panels, of_a, Side::A)?)
             }
@@ -136,7 +136,7 @@ impl Code<'_> {
                 }
             }
         }
-        self.held.insert(v, Held::Elements(sums));
+        self.held.insert(v, ValueLocation::Elements(sums));
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl Code<'_> {
                 (Some(lines), _) => {
                     self.matrices(&name, lines, block * BLOCK_ROWS, step * 2, Matrices::Four, Trans::No)?
                 }
-                (None, Some(Held::Operand(list))) => {
+                (None, Some(ValueLocation::Operand(list))) => {
                     let first = usize::try_from((block * steps + step) * 4).unwrap_or(0);
                     list.get(first..first + 4).ok_or("a fragment is missing")?.to_vec()
                 }
@@ -353,7 +353,7 @@ impl Code<'_> {
                 }
             }
         }
-        self.held.insert(v, Held::Elements(out));
+        self.held.insert(v, ValueLocation::Elements(out));
         Ok(())
     }
 }

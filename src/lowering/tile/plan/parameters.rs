@@ -5,7 +5,7 @@
 //! filled once, before all calls. (The schedule lets matmuls read panels of the separate parameters
 //! instead.)
 
-use super::super::join::Part;
+use super::super::join::PackedTensor;
 use super::Lowering;
 use crate::ir::{Op, ParamDecl, Use, Value, param_named};
 use crate::shape::Dim;
@@ -62,7 +62,7 @@ impl Lowering<'_> {
     }
 
     /// A part of the packed area, at the indices of a parameter.
-    fn packed_view(&mut self, part: Part, indices: &[Value]) -> View {
+    fn packed_view(&mut self, part: PackedTensor, indices: &[Value]) -> View {
         let known = self.packed.get(&part.offset).copied();
         let root = known.unwrap_or_else(|| {
             let root = self.fresh_root();

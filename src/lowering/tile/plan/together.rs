@@ -44,7 +44,7 @@ const MOST_BUFFERS: usize = 16;
 const FEW: i64 = 8;
 
 /// A region held back to be computed with the next one.
-pub(super) struct Held {
+pub(super) struct HeldRegion {
     v: Value,
     body: Function,
     operands: Vec<(Value, Operand)>,
@@ -195,7 +195,7 @@ impl Lowering<'_> {
         to: &View,
     ) -> Result<(), String> {
         if self.pairs.contains_key(&v) && self.held.is_none() {
-            self.held = Some(Held { v, body: body.clone(), operands, to: to.clone() });
+            self.held = Some(HeldRegion { v, body: body.clone(), operands, to: to.clone() });
             return Ok(());
         }
         let mut held = self.held.take();
@@ -277,7 +277,7 @@ impl Stacked {
     }
 }
 
-impl Held {
+impl HeldRegion {
     fn alone(&self) -> Result<Call, String> {
         let operands: Vec<Operand> = self.operands.iter().map(|(_, o)| o.clone()).collect();
         map::map_over("map", &self.body, &operands, std::slice::from_ref(&self.to))

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::mem::transmute;
 use core::ptr::null_mut;
 
-use super::copier::{self, At, Copier, Detour};
+use super::copier::{self, Copier, Detour, TensorLocation};
 use super::device::Gpu;
 use super::driver::{Address, TensorMap};
 use super::graphs::{self, Graphs};
@@ -133,10 +133,10 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
     let (arg_bytes, out_bytes) =
         (sizes(call.entry.args.get(), call.bound)?, sizes(call.entry.results.get(), call.bound)?);
     let mut pieces = Pieces::default();
-    let mut place = |at: Option<&At<'_>>, data: *const u8, bytes: u64| match at {
+    let mut place = |at: Option<&TensorLocation<'_>>, data: *const u8, bytes: u64| match at {
         // Empty tensors may have any address, and not everything accepts an empty range at address
         // 0: they get a piece too.
-        Some(At::Device) if bytes > 0 => Err(data as u64),
+        Some(TensorLocation::Device) if bytes > 0 => Err(data as u64),
         _ => Ok(pieces.take(bytes)),
     };
     let args = data.args.iter().zip(&arg_bytes).enumerate();
@@ -153,7 +153,8 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         .collect();
     let copier = &Copier::from_module(&loaded.module);
     // The copies before conversion run one after another, so they share their temporary memory.
-    let spare = data.args_at.iter().map(|at| if let At::Detour(d) = at { d.spare() } else { 0 }).max().unwrap_or(0);
+    let spare =
+        data.args_at.iter().map(|at| if let TensorLocation::Detour(d) = at { d.spare() } else { 0 }).max().unwrap_or(0);
     let spare = pieces.take(spare);
     let staging = DeviceBuffer::reserve(&mut session.staging, &loaded.gpu, pieces.0, "arguments and results");
     let staging = staging.map_err(in_call)?;
@@ -168,7 +169,7 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         let (mut args, mut mirrors) = (Vec::new(), Vec::new());
         for (i, ((place, host), bytes)) in arg_places.iter().zip(data.args).zip(&arg_bytes).enumerate() {
             let device = address(place);
-            if let Some(At::Detour(tensor)) = data.args_at.get(i) {
+            if let Some(TensorLocation::Detour(tensor)) = data.args_at.get(i) {
                 let report = copier::Report { fault, site: ARGUMENT_SITES + i as u64 + 1 };
                 let size = call.entry.args.get().get(i).map_or(1, |t| elem_size(t.elem));
                 // SAFETY: the argument's memory is valid and unchanged during the call; its piece
@@ -186,7 +187,7 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         let (mut outs, mut copies) = (Vec::new(), Vec::new());
         for (i, ((place, host), bytes)) in out_places.iter().zip(data.outs).zip(&out_bytes).enumerate() {
             let (device, bytes) = (address(place), *bytes);
-            if let Some(At::Detour(tensor)) = data.outs_at.get(i) {
+            if let Some(TensorLocation::Detour(tensor)) = data.outs_at.get(i) {
                 copies.push(Out { device, bytes, to: To::Device(copier, tensor) });
             } else if place.is_ok() {
                 copies.push(Out { device, bytes, to: To::Host(*host) });

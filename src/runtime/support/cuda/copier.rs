@@ -31,7 +31,7 @@ mod kind {
 }
 
 /// Where a tensor of a call is, from the perspective of kernels.
-pub(crate) enum At<'a> {
+pub(crate) enum TensorLocation<'a> {
     /// In host memory.
     Host,
     /// In GPU memory, directly usable.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use super::flow::Flow;
 use crate::shape::prove::{AtomPoly as Poly, Bounds, product};
 use crate::shape::{Dim, Sizes};
-use crate::tile::text::{At, Owner};
+use crate::tile::text::{ErrorLocation, Owner};
 use crate::tile::verify::Sink;
 use crate::tile::{Block, Extent, GROUP, Inst, Kernel, Op, Type, Value};
 
@@ -73,7 +73,7 @@ impl<'a> Checker<'a, '_> {
         for g in &k.grid {
             let extent = self.flow.prover.dim(&g.extent);
             if self.room.is_none() && !self.flow.proves(extent.clone(), entry, &[]) {
-                self.sink.error(At::Head, format!("the extent {} of the grid may be negative", g.extent));
+                self.sink.error(ErrorLocation::Head, format!("the extent {} of the grid may be negative", g.extent));
             }
             // The last of `n` points of `step` begins inside the extent.
             let last = extent.and_then(|e| e.sub(&Poly::int(1)));
@@ -91,13 +91,13 @@ impl<'a> Checker<'a, '_> {
         self.flow.foresee(b);
         let body = self.flow.body;
         for v in &body.block(b).args {
-            self.ty(*v, b, At::Block(b));
+            self.ty(*v, b, ErrorLocation::Block(b));
         }
         for i in &body.block(b).insts {
             self.instruction(*i, b);
             if let Op::Run { rows, cols, insts } = &body.inst(*i).op {
-                self.bounded(*rows, b, At::Inst(*i));
-                self.bounded(*cols, b, At::Inst(*i));
+                self.bounded(*rows, b, ErrorLocation::Inst(*i));
+                self.bounded(*cols, b, ErrorLocation::Inst(*i));
                 for k in insts {
                     self.instruction(*k, b);
                 }
@@ -111,7 +111,7 @@ impl<'a> Checker<'a, '_> {
         let body = self.flow.body;
         let data = body.inst(i);
         if let Some(v) = data.result {
-            self.ty(v, b, At::Inst(i));
+            self.ty(v, b, ErrorLocation::Inst(i));
         }
         let one = Extent::Static(1);
         let extents = |v: Option<&Value>| v.and_then(|v| body.ty(*v).tile()).map_or((one, one), |t| (t.rows, t.cols));
@@ -165,7 +165,8 @@ impl<'a> Checker<'a, '_> {
         {
             let group = i128::from(GROUP) * i128::from(bits) / 8;
             if self.room.is_none() && self.flow.form(*start).divided(group).is_none() {
-                self.sink.error(At::Inst(i), format!("load_scaled: {start} may be inside of a group of {group}"));
+                self.sink
+                    .error(ErrorLocation::Inst(i), format!("load_scaled: {start} may be inside of a group of {group}"));
             }
         }
         if let (Some(Room { param, bytes, .. }), Some(buffer)) = (self.room, data.operands.get(at)) {
@@ -212,7 +213,7 @@ impl<'a> Checker<'a, '_> {
     }
 
     /// Checks the extents of a tile.
-    fn ty(&mut self, v: Value, b: Block, at: At) {
+    fn ty(&mut self, v: Value, b: Block, at: ErrorLocation) {
         if let Some(t) = self.flow.body.ty(v).tile() {
             let (rows, cols) = (t.rows, t.cols);
             self.bounded(rows, b, at);
@@ -220,7 +221,7 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    fn bounded(&mut self, e: Extent, b: Block, at: At) {
+    fn bounded(&mut self, e: Extent, b: Block, at: ErrorLocation) {
         let Extent::Bounded { value, max } = e else { return };
         if self.room.is_some() {
             return;
@@ -259,7 +260,7 @@ pub(super) fn within(
         if done.insert(*start) && !flow.proves(Some(form.clone()), b, present) {
             let message =
                 format!("{name}: {buffer} may be read or written before its start: index {start} of axis {axis}");
-            sink.error(At::Inst(i), message);
+            sink.error(ErrorLocation::Inst(i), message);
             continue;
         }
         let end = form.add(length);
@@ -269,7 +270,7 @@ pub(super) fn within(
                 Some(1) => format!("{name}: index {start} of axis {axis} of {buffer} may be beyond {extent}"),
                 _ => format!("{name}: what begins at {start} of axis {axis} of {buffer} may end beyond {extent}"),
             };
-            sink.error(At::Inst(i), message);
+            sink.error(ErrorLocation::Inst(i), message);
         }
     }
 }

@@ -23,7 +23,7 @@ use super::Sink;
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Fact, Factor, Facts, Relation, Sizes};
 use crate::tile::fits;
-use crate::tile::text::At;
+use crate::tile::text::ErrorLocation;
 use crate::tile::{Block, Body, Kernel, Module, Op, Plan, PlanOp, PlanVariant, Type, Value};
 
 /// Facts about the dimensions in each plan of a module, computed on first use.
@@ -35,7 +35,7 @@ pub(super) struct Plans<'a> {
 /// Facts in the kernels that a plan launches.
 struct InPlan<'a> {
     launched: BTreeSet<&'a str>,
-    known: Known,
+    known: PlanFacts,
 }
 
 impl<'a> Plans<'a> {
@@ -60,7 +60,7 @@ pub(super) fn plan(module: &Module, p: &Plan, sink: &mut Sink) {
     let mut known = known(module, p);
     for d in &known.beyond {
         sink.error(
-            At::Head,
+            ErrorLocation::Head,
             format!("no call can tell whether {d} fits 64 bits, for lengths that it names are too large"),
         );
     }
@@ -74,13 +74,13 @@ pub(super) fn plan(module: &Module, p: &Plan, sink: &mut Sink) {
 
 /// Checks a kernel.
 pub(super) fn kernel(plans: &Plans<'_>, k: &Kernel, sink: &mut Sink) {
-    let mut seen: Vec<(&Known, Sizes)> = Vec::new();
+    let mut seen: Vec<(&PlanFacts, Sizes)> = Vec::new();
     for InPlan { launched, known } in plans.iter() {
         if !launched.contains(k.name.as_str()) {
             continue;
         }
         let sizes = known.sizes.only(&k.symbols);
-        let is_new = |(s, own): &(&Known, Sizes)| {
+        let is_new = |(s, own): &(&PlanFacts, Sizes)| {
             s.forms != known.forms
                 || s.facts.known != known.facts.known
                 || s.divisions != known.divisions
@@ -91,7 +91,7 @@ pub(super) fn kernel(plans: &Plans<'_>, k: &Kernel, sink: &mut Sink) {
         }
     }
     // A kernel that no plan launches must be correct for all dimensions.
-    let nothing = Known::default();
+    let nothing = PlanFacts::default();
     if seen.is_empty() {
         seen.push((&nothing, fits::of_kernel(k)));
     }
@@ -114,7 +114,7 @@ pub(super) fn kernel(plans: &Plans<'_>, k: &Kernel, sink: &mut Sink) {
 
 /// Facts about a plan's dimensions.
 #[derive(Default)]
-struct Known {
+struct PlanFacts {
     /// Non-negative expressions.
     forms: Vec<Dim>,
     /// The conditions.
@@ -136,9 +136,9 @@ struct Division {
     place: usize,
 }
 
-fn known(module: &Module, p: &Plan) -> Known {
+fn known(module: &Module, p: &Plan) -> PlanFacts {
     let fits::Checked { sizes, beyond, .. } = fits::of_plan(module, &p.name);
-    let mut known = Known { forms: checked_first(&p.body), sizes, beyond, ..Known::default() };
+    let mut known = PlanFacts { forms: checked_first(&p.body), sizes, beyond, ..PlanFacts::default() };
     let entry = module.entries.iter().find(|e| e.name == p.name && p.variant != PlanVariant::Prepare);
     let Some(e) = entry else { return known };
     let extents = e.args.iter().map(|a| &a.ty).chain(e.results.iter().map(|r| &r.ty)).flat_map(|t| &t.shape);
@@ -173,7 +173,7 @@ fn checked_first(body: &Body) -> Vec<Dim> {
 
 /// Checks of a plan on dimensions where they are bound, before the next launch: expressions with
 /// such a dimension then hold wherever they occur.
-fn checked_later(p: &Plan, known: &mut Known) {
+fn checked_later(p: &Plan, known: &mut PlanFacts) {
     let body = &p.body;
     if p.lengths().next().is_none() {
         return;
@@ -230,12 +230,12 @@ fn number(body: &Body, v: Value) -> Option<Dim> {
 /// Dimensions must be integers: one with a divisor is exact by the conditions, or by an earlier
 /// check of a division.
 fn whole(body: &Body, others: &[&Dim], facts: &Facts, divisions: &[Division], sink: &mut Sink) {
-    let mut check = |at: At, d: &Dim, facts: &Facts| {
+    let mut check = |at: ErrorLocation, d: &Dim, facts: &Facts| {
         if !exact(d, facts) {
             sink.error(at, format!("nothing says that {d} is an integer"));
         }
     };
-    others.iter().for_each(|d| check(At::Head, d, facts));
+    others.iter().for_each(|d| check(ErrorLocation::Head, d, facts));
     let cfg = (!divisions.is_empty()).then(|| body.cfg());
     for b in &body.layout {
         let before = |d: &&Division| d.block != *b && cfg.as_ref().is_some_and(|cfg| cfg.dominates(d.block, *b));
@@ -247,14 +247,14 @@ fn whole(body: &Body, others: &[&Dim], facts: &Facts, divisions: &[Division], si
             for i in body.with_inner(*outer) {
                 let data = body.inst(i);
                 match &data.op {
-                    Op::DimValue(d) => check(At::Inst(i), d, &facts),
+                    Op::DimValue(d) => check(ErrorLocation::Inst(i), d, &facts),
                     Op::Plan(PlanOp::View { offset, strides }) => {
-                        std::iter::once(offset).chain(strides).for_each(|d| check(At::Inst(i), d, &facts));
+                        std::iter::once(offset).chain(strides).for_each(|d| check(ErrorLocation::Inst(i), d, &facts));
                     }
                     _ => {}
                 }
                 if let Some(Type::Buffer(ty)) = data.result.map(|v| body.ty(v)) {
-                    ty.shape.iter().chain(&ty.strides).for_each(|d| check(At::Inst(i), d, &facts));
+                    ty.shape.iter().chain(&ty.strides).for_each(|d| check(ErrorLocation::Inst(i), d, &facts));
                 }
             }
         }

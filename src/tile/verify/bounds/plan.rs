@@ -10,13 +10,13 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::Known;
+use super::PlanFacts;
 use super::flow::Flow;
 use super::kernel::{Room, stays_in, within};
 use crate::interface::param_named;
 use crate::shape::prove::{AtomPoly as Poly, product};
 use crate::shape::{Dim, Sizes};
-use crate::tile::text::At;
+use crate::tile::text::ErrorLocation;
 use crate::tile::verify::Sink;
 use crate::tile::{
     Block, BufferType, Inst, InstData, Kernel, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, TapPart, Type, Value,
@@ -59,7 +59,13 @@ enum Whole {
 ///
 /// `known` are facts that hold everywhere, `in_kernels` additional ones in kernels that mention a
 /// dimension.
-pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in_kernels: &'a Known, sink: &mut Sink) {
+pub(super) fn check<'a>(
+    module: &'a Module,
+    plan: &'a Plan,
+    known: &'a [Dim],
+    in_kernels: &'a PlanFacts,
+    sink: &mut Sink,
+) {
     let symbols: Vec<String> =
         plan.symbols.iter().cloned().chain(plan.lengths().map(|(name, _)| name.to_string())).collect();
     let flow = Flow::new(&plan.body, &symbols, known, in_kernels.sizes.clone(), plan.slots.iter().map(|s| &s.bytes));
@@ -69,7 +75,7 @@ pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in
     for (n, s) in plan.slots.iter().enumerate() {
         let bytes = c.flow.prover.dim(&s.bytes);
         if !c.flow.proves(bytes, entry, &[]) {
-            c.sink.error(At::Head, format!("the {} bytes of slot {n} may be negative", s.bytes));
+            c.sink.error(ErrorLocation::Head, format!("the {} bytes of slot {n} may be negative", s.bytes));
         }
     }
     c.walk();
@@ -77,7 +83,13 @@ pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in
 
 /// Checks a kernel that launches others under one set of facts: its parameters are whole buffers,
 /// as declared.
-pub(super) fn persistent<'a>(module: &'a Module, k: &'a Kernel, in_kernels: &'a Known, sizes: &Sizes, sink: &mut Sink) {
+pub(super) fn persistent<'a>(
+    module: &'a Module,
+    k: &'a Kernel,
+    in_kernels: &'a PlanFacts,
+    sizes: &Sizes,
+    sink: &mut Sink,
+) {
     let types = k.params.iter().filter_map(|p| k.body.ty(p.value).buffer());
     let dims = types.flat_map(|ty| ty.shape.iter().chain(&ty.strides)).chain(k.grid.iter().map(|g| &g.extent));
     let flow = Flow::new(&k.body, &k.symbols, &in_kernels.forms, sizes.clone(), dims);
@@ -87,7 +99,7 @@ pub(super) fn persistent<'a>(module: &'a Module, k: &'a Kernel, in_kernels: &'a 
     for g in &k.grid {
         let extent = c.flow.prover.dim(&g.extent);
         if !c.flow.proves(extent, entry, &[]) {
-            c.sink.error(At::Head, format!("the extent {} of the grid may be negative", g.extent));
+            c.sink.error(ErrorLocation::Head, format!("the extent {} of the grid may be negative", g.extent));
         }
     }
     for p in &k.params {
@@ -108,7 +120,7 @@ pub(super) fn persistent<'a>(module: &'a Module, k: &'a Kernel, in_kernels: &'a 
 }
 
 struct Checker<'a, 's> {
-    in_kernels: &'a Known,
+    in_kernels: &'a PlanFacts,
     /// Results for kernels already examined: the kernel, its parameter, the number of bytes.
     stays: Vec<(&'a str, usize, Dim)>,
     module: &'a Module,
@@ -168,7 +180,7 @@ impl<'a> Checker<'a, '_> {
                 let limit = self.flow.prover.dim(most);
                 let rest = value.as_ref().and_then(|v| limit.as_ref()?.sub(v));
                 if !self.flow.proves(value, b, &[]) || !self.flow.proves(rest, b, &[]) {
-                    self.sink.error(At::Inst(i), format!("length: {name} may be outside of 0 to {most}"));
+                    self.sink.error(ErrorLocation::Inst(i), format!("length: {name} may be outside of 0 to {most}"));
                 }
                 let left = self.flow.prover.dim(&most.sub(&Dim::symbol(name)));
                 self.flow.assume(left, b);
@@ -176,12 +188,14 @@ impl<'a> Checker<'a, '_> {
             Op::LoadScalar => {
                 if let Some((buffer, indices)) = data.operands.split_first() {
                     if self.places[*buffer].as_ref().is_none_or(|p| p.beyond) {
-                        self.sink
-                            .error(At::Inst(i), format!("load_scalar: {buffer} may end beyond what it is part of"));
+                        self.sink.error(
+                            ErrorLocation::Inst(i),
+                            format!("load_scalar: {buffer} may end beyond what it is part of"),
+                        );
                     }
                     if self.places[*buffer].as_ref().is_some_and(|p| p.whole == Whole::Tap) {
                         let message = format!("load_scalar: {buffer} is of a tap, which a call may not ask for");
-                        self.sink.error(At::Inst(i), message);
+                        self.sink.error(ErrorLocation::Inst(i), message);
                     }
                     let lengths = vec![Poly::int(1); indices.len()];
                     within(&mut self.flow, self.sink, (i, b), *buffer, indices, &lengths, &[]);
@@ -221,7 +235,7 @@ impl<'a> Checker<'a, '_> {
                 for extent in &ty.shape {
                     let form = self.flow.prover.dim(extent);
                     if !self.flow.proves(form, b, &[]) {
-                        self.sink.error(At::Inst(i), format!("slot: the extent {extent} may be below 0"));
+                        self.sink.error(ErrorLocation::Inst(i), format!("slot: the extent {extent} may be below 0"));
                     }
                 }
                 let bytes = self.flow.prover.dim(&slot.bytes).unwrap_or(Poly::int(0));
@@ -248,7 +262,7 @@ impl<'a> Checker<'a, '_> {
                     let index = self.flow.form(*v);
                     let rest = Poly::int(i128::from(*count) - 1).sub(&index);
                     if !self.flow.proves(Some(index), b, &[]) || !self.flow.proves(rest, b, &[]) {
-                        self.sink.error(At::Inst(i), format!("param: index {v} may be outside of {count}"));
+                        self.sink.error(ErrorLocation::Inst(i), format!("param: index {v} may be outside of {count}"));
                     }
                 }
                 Whole::Parameter
@@ -261,7 +275,7 @@ impl<'a> Checker<'a, '_> {
         };
         // These are as large as their types say.
         if ty.strides != row_major(&ty.shape) {
-            self.sink.error(At::Inst(i), format!("{}: the whole of it lies in order", data.op.info().name));
+            self.sink.error(ErrorLocation::Inst(i), format!("{}: the whole of it lies in order", data.op.info().name));
             return None;
         }
         let bytes = self.flow.prover.dim(&Dim::product(&ty.shape)).and_then(|n| n.scale(size));
@@ -304,7 +318,7 @@ impl<'a> Checker<'a, '_> {
         }
         let name = op.info().name;
         if !self.flow.proves(low, b, &present) {
-            self.sink.error(At::Inst(i), format!("{name}: {v} may begin before what it is part of"));
+            self.sink.error(ErrorLocation::Inst(i), format!("{name}: {v} may begin before what it is part of"));
         }
         let rest = high.and_then(|h| place.bytes.sub(&h));
         let there = place.there.iter().all(|p| self.flow.proves(Some(p.clone()), b, &present));
@@ -313,7 +327,7 @@ impl<'a> Checker<'a, '_> {
         }
         place.beyond = true;
         if place.room.is_none() {
-            self.sink.error(At::Inst(i), format!("{name}: {v} may end beyond what it is part of"));
+            self.sink.error(ErrorLocation::Inst(i), format!("{name}: {v} may end beyond what it is part of"));
         }
     }
 
@@ -322,7 +336,7 @@ impl<'a> Checker<'a, '_> {
         for (n, (p, v)) in k.params.iter().zip(&data.operands).enumerate() {
             let Some(place) = &self.places[*v] else {
                 if self.flow.body.ty(*v).buffer().is_some() {
-                    self.sink.error(At::Inst(i), format!("launch: operand {n}, {v}, is nowhere"));
+                    self.sink.error(ErrorLocation::Inst(i), format!("launch: operand {n}, {v}, is nowhere"));
                 }
                 continue;
             };
@@ -337,7 +351,8 @@ impl<'a> Checker<'a, '_> {
                 Whole::Asked => "what a call asks for",
                 Whole::Packed | Whole::Writable | Whole::Tap => continue,
             };
-            self.sink.error(At::Inst(i), format!("launch: operand {n}, {v}, is {what}, and @{name} writes it"));
+            self.sink
+                .error(ErrorLocation::Inst(i), format!("launch: operand {n}, {v}, is {what}, and @{name} writes it"));
         }
     }
 
@@ -354,7 +369,7 @@ impl<'a> Checker<'a, '_> {
         } else {
             let message =
                 format!("launch: @{} may access operand {n}, {v}, beyond the {room} bytes that it is part of", k.name);
-            self.sink.error(At::Inst(i), message);
+            self.sink.error(ErrorLocation::Inst(i), message);
         }
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Sink;
-use crate::tile::text::At;
+use crate::tile::text::ErrorLocation;
 use crate::tile::{Block, BlockCall, Body, GpuOp, Inst, InstData, Op, Queue, Space, Terminator, Type, Value};
 
 #[derive(Clone, Default, PartialEq)]
@@ -43,7 +43,7 @@ pub(super) fn check(body: &Body, sink: &mut Sink) {
     while let Some((block, state)) = work.pop() {
         rounds += 1;
         if rounds > 100_000 {
-            sink.error(At::Head, "the paths of the kernel are too many to follow");
+            sink.error(ErrorLocation::Head, "the paths of the kernel are too many to follow");
             return;
         }
         let known = begin.get(&block).cloned();
@@ -54,7 +54,10 @@ pub(super) fn check(body: &Body, sink: &mut Sink) {
                 Ok(s) => s,
                 Err(what) => {
                     if wrong.insert(format!("{block}{what}")) {
-                        sink.error(At::Block(block), format!("{what} on one way to this block and not on another"));
+                        sink.error(
+                            ErrorLocation::Block(block),
+                            format!("{what} on one way to this block and not on another"),
+                        );
                     }
                     continue;
                 }
@@ -66,7 +69,7 @@ pub(super) fn check(body: &Body, sink: &mut Sink) {
         for i in &data.insts {
             if let Err(e) = s.step(body, *i) {
                 if wrong.insert(format!("{i}{e}")) {
-                    sink.error(At::Inst(*i), format!("{}: {e}", body.inst(*i).op.info().name));
+                    sink.error(ErrorLocation::Inst(*i), format!("{}: {e}", body.inst(*i).op.info().name));
                 }
                 return;
             }
@@ -75,7 +78,7 @@ pub(super) fn check(body: &Body, sink: &mut Sink) {
             && let Err(e) = s.end(body)
         {
             if wrong.insert(format!("{block}{e}")) {
-                sink.error(At::Terminator(block), e);
+                sink.error(ErrorLocation::Terminator(block), e);
             }
             continue;
         }
@@ -84,7 +87,7 @@ pub(super) fn check(body: &Body, sink: &mut Sink) {
                 Ok(next) => work.push((call.block, next)),
                 Err(e) => {
                     if wrong.insert(format!("{block}{e}")) {
-                        sink.error(At::Terminator(block), e);
+                        sink.error(ErrorLocation::Terminator(block), e);
                     }
                 }
             }

@@ -293,29 +293,29 @@ fn remove_unchanged(function: &mut Function) {
     }
     // The arguments that jumps pass to a parameter.
     #[derive(Clone, Copy)]
-    enum Given {
+    enum PassedArg {
         Nothing,
         One(Reg),
         Several,
     }
     let mut removed = false;
     loop {
-        let mut given = vec![Given::Nothing; function.classes.len()];
+        let mut given = vec![PassedArg::Nothing; function.classes.len()];
         for target in function.blocks.iter().flat_map(|b| b.end.targets()) {
             for (param, arg) in function.blocks[target.block.0 as usize].params.iter().zip(&target.args) {
                 let arg = representative(&same, *arg);
                 let known = &mut given[param.index()];
                 *known = match *known {
                     _ if arg == *param => *known,
-                    Given::Nothing => Given::One(arg),
-                    Given::One(other) if other == arg => Given::One(arg),
-                    Given::One(_) | Given::Several => Given::Several,
+                    PassedArg::Nothing => PassedArg::One(arg),
+                    PassedArg::One(other) if other == arg => PassedArg::One(arg),
+                    PassedArg::One(_) | PassedArg::Several => PassedArg::Several,
                 };
             }
         }
         let mut changed = false;
         for param in function.blocks.iter().flat_map(|b| &b.params) {
-            if let Given::One(arg) = given[param.index()]
+            if let PassedArg::One(arg) = given[param.index()]
                 && same[param.index()] == *param
                 && representative(&same, arg) != *param
             {

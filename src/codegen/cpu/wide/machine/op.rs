@@ -23,7 +23,7 @@ pub(in super::super) enum View {
 
 /// Kinds of operands and results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Kind {
+pub(in super::super) enum OperandKind {
     /// A vector register.
     Vector,
     /// A mask register.
@@ -43,28 +43,28 @@ pub(in super::super) enum Kind {
     Nothing,
 }
 
-impl Kind {
+impl OperandKind {
     /// The class of its registers; `None` where it has none, or that of the result.
     pub(in super::super) fn class(self, wide: bool) -> Option<Class> {
         match self {
-            Kind::Vector => Some(Class::Vector),
-            Kind::Mask => Some(Class::Mask),
-            Kind::General => Some(Class::General),
-            Kind::Lanes => Some(if wide { Class::Mask } else { Class::Vector }),
-            Kind::Memory | Kind::Number | Kind::Tied | Kind::Nothing => None,
+            OperandKind::Vector => Some(Class::Vector),
+            OperandKind::Mask => Some(Class::Mask),
+            OperandKind::General => Some(Class::General),
+            OperandKind::Lanes => Some(if wide { Class::Mask } else { Class::Vector }),
+            OperandKind::Memory | OperandKind::Number | OperandKind::Tied | OperandKind::Nothing => None,
         }
     }
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Vector => "vector",
-            Kind::Mask => "mask",
-            Kind::General => "general",
-            Kind::Lanes => "lanes",
-            Kind::Memory => "memory",
-            Kind::Number => "number",
-            Kind::Tied => "tied",
-            Kind::Nothing => "nothing",
+            OperandKind::Vector => "vector",
+            OperandKind::Mask => "mask",
+            OperandKind::General => "general",
+            OperandKind::Lanes => "lanes",
+            OperandKind::Memory => "memory",
+            OperandKind::Number => "number",
+            OperandKind::Tied => "tied",
+            OperandKind::Nothing => "nothing",
         }
     }
 }
@@ -98,8 +98,8 @@ macro_rules! instructions {
             }
 
             /// Kinds of its operands and of its result.
-            pub(in super::super) fn signature(self) -> (&'static [Kind], Kind) {
-                match self { $(Op::$name => (&[$(Kind::$takes),*], Kind::$gives),)* }
+            pub(in super::super) fn signature(self) -> (&'static [OperandKind], OperandKind) {
+                match self { $(Op::$name => (&[$(OperandKind::$takes),*], OperandKind::$gives),)* }
             }
 
             /// One-line description of the result.
@@ -288,7 +288,7 @@ impl Op {
 
     /// Does the encoding overwrite an operand with the result? Such an operand is *tied*.
     pub(in super::super) fn is_tied(self) -> bool {
-        self.signature().0.first() == Some(&Kind::Tied)
+        self.signature().0.first() == Some(&OperandKind::Tied)
     }
 
     /// Is it a copy from register to register?

@@ -5,7 +5,7 @@
 //! instruction that overwrites an operand has a tied operand; jumps pass an argument to each
 //! parameter.
 
-use super::op::Kind;
+use super::op::OperandKind;
 use super::{Base, Block, Function, Inst, Mem, Op, Operand, Reg, Terminator};
 use crate::cfg::{Cfg, Flow};
 use crate::codegen::cpu::wide::machine::Class;
@@ -119,13 +119,13 @@ fn instruction(function: &Function, inst: &Inst) -> Result<(), String> {
         (true, Some(r), Some(class)) => is(r, class)?,
         _ => return Err("a tied operand is missing or unexpected".into()),
     }
-    let place = to_memory.then_some(&Kind::Memory);
-    let mut takes = place.into_iter().chain(op.signature().0.iter().filter(|kind| **kind != Kind::Tied));
+    let place = to_memory.then_some(&OperandKind::Memory);
+    let mut takes = place.into_iter().chain(op.signature().0.iter().filter(|kind| **kind != OperandKind::Tied));
     for src in &inst.srcs {
         let kind = takes.next().ok_or("it has too many operands")?;
         match (src, kind) {
-            (Operand::Imm(_), Kind::Number) => {}
-            (Operand::Mem(m), kind) if *kind != Kind::Number => memory(m)?,
+            (Operand::Imm(_), OperandKind::Number) => {}
+            (Operand::Mem(m), kind) if *kind != OperandKind::Number => memory(m)?,
             (Operand::Reg(r), kind) => {
                 is(*r, kind.class(wide).ok_or_else(|| format!("{r} is not a {}", kind.name()))?)?
             }
@@ -133,7 +133,7 @@ fn instruction(function: &Function, inst: &Inst) -> Result<(), String> {
         }
     }
     // With AVX-512 the mask is a separate field.
-    if takes.any(|kind| *kind != Kind::Lanes || !wide) {
+    if takes.any(|kind| *kind != OperandKind::Lanes || !wide) {
         return Err("operands are missing".into());
     }
     if let Some((k, _)) = inst.mask {
