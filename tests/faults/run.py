@@ -1,28 +1,31 @@
 #!/usr/bin/env python3
 """Do the tests see small faults? Plants all faults of the lists beside this file in a copy of the tree, each behind a
-switch, builds the copy once, runs for each fault the tests that fit it, and prints which test caught it.
+switch, builds the copy once, runs for each fault the tests that should see it, and prints which test failed.
 
     tests/faults/run.py                     all faults; hours of one core
     tests/faults/run.py --only '^cse-'      those whose names match
-    tests/faults/run.py --list              where each is planted, and what it means
-    tests/faults/run.py --build             plant and build, run nothing
+    tests/faults/run.py --list              where each is planted; fails if one does not fit the source
+    tests/faults/run.py --build             plants and builds, runs nothing
 
-The copy lies in build/faults/ and is built with what `target/` has of other crates. What was caught is kept in results.json
-there and not tried again until its entry changes. Exit status: 0 if at least 95 in 100 faults are caught.
+The copy is build/faults/tree. Dependencies that `target/` has are not built again. A fault that was caught is remembered
+in build/faults/results.json and not tried again until its entry changes. Exit status: 0 if at least 95 in 100 are caught.
 
-A list is text. A line `in PATH` (a folder, or the beginning of a file's path: `src/tile` is also src/tile.rs) and a line
-`runs TARGET, TARGET, ...` hold for the faults that follow (`TARGET::WORD` runs the tests whose names have that word; `lib`
-are the unit tests). A fault is two lines:
+A fault breaks an invariant: with it, numbers are wrong, memory is unsafe, results differ from run to run, or a valid
+program is refused. A list is text. A line `in PATH` (a folder, or the beginning of a file's path: `src/tile` is also
+src/tile.rs) and a line `runs TARGET, TARGET, ...` hold for the faults that follow (`TARGET::WORD` runs the tests whose
+names contain WORD; `lib` is the unit tests). A fault is two lines:
 
-    NAME   what it means
-      find  text before «what is replaced → what is planted» text after
-      fn FUNCTION  the same, in functions of that name alone
+    NAME   what goes wrong
+      find  before «old → new» after
+      fn FUNCTION  before «old → new» after
 
-The text must stand exactly once in the files of PATH that are no tests. White space, comments and commas before a closing
-bracket do not count; `…` is anything up to the first of what follows it, brackets in pairs. What is replaced is an
-expression, or a statement that ends with `;`, and becomes `if SWITCH { PLANTED } else { REPLACED }`. In what is planted,
-OLD is what is replaced; a plant with the word ON is put there as it is, with the switch for ON. A line `runs` in a fault
-holds for it alone.
+Both say that `old`, between the texts before and after it, becomes `new`; `fn` searches only in functions of that name.
+The text must occur exactly once in the files of PATH that are not tests. White space, comments, and commas before a
+closing bracket are ignored; `…` matches up to the first occurrence of the token after it, brackets in pairs. `old` is an
+expression, or a statement that ends with `;`, and becomes `if SWITCH { new } else { old }`. In `new`, OLD stands for
+`old`; a `new` with the word ON replaces `old` as it is, with the switch for ON. A line `runs` in a fault holds for it
+alone. Write as little text as is unique, without names of local variables and types where an operator, a field or a
+method is enough.
 """
 
 import argparse
