@@ -44,7 +44,7 @@ const WARPS: i64 = 4;
 const KEPT_WIDTH: i64 = 128;
 
 /// An attention with its operands as shared memory tiles.
-pub(super) struct Parts<'a> {
+pub(super) struct AttentionTiles<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) found: Described,
     pub(super) elem: Elem,
@@ -61,13 +61,13 @@ pub(super) struct Parts<'a> {
 
 /// The tensor core kernel of an attention.
 pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
-    Parts::find(kernel, aligned)?.of_many(machine)
+    AttentionTiles::find(kernel, aligned)?.of_many(machine)
 }
 
 /// The same with kernels for calls with few queries, whose keys are split; `None` if they are not
 /// split.
 pub(super) fn divided(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Divided> {
-    let parts = Parts::find(kernel, aligned)?;
+    let parts = AttentionTiles::find(kernel, aligned)?;
     parts.divided(machine, &parts.of_many(machine)?)
 }
 
@@ -78,11 +78,11 @@ pub(super) fn parts(
     machine: &Machine,
     aligned: &dyn Fn(&Param) -> bool,
 ) -> Option<Result<i64, Whole>> {
-    Some(Parts::find(kernel, aligned)?.parts_of_few(machine))
+    Some(AttentionTiles::find(kernel, aligned)?.parts_of_few(machine))
 }
 
-impl<'a> Parts<'a> {
-    fn find(kernel: &'a Kernel, aligned: &dyn Fn(&Param) -> bool) -> Option<Parts<'a>> {
+impl<'a> AttentionTiles<'a> {
+    fn find(kernel: &'a Kernel, aligned: &dyn Fn(&Param) -> bool) -> Option<AttentionTiles<'a>> {
         let ty = |n: usize| kernel.params.get(n).and_then(|p| kernel.body.ty(p.value).buffer());
         let [q, k, v] = [ty(QUERIES)?, ty(KEYS)?, ty(VALUES)?];
         let elem = q.elem;
@@ -102,7 +102,7 @@ impl<'a> Parts<'a> {
         let (lead, [s, _]) = q.shape.split_last_chunk::<2>()?;
         let t = k.shape.get(rank - 2)?.clone();
         let e = v.shape.last()?.clone();
-        Some(Parts { kernel, found, elem, lead: lead.to_vec(), s: s.clone(), t, e, width, values })
+        Some(AttentionTiles { kernel, found, elem, lead: lead.to_vec(), s: s.clone(), t, e, width, values })
     }
 
     /// The kernel for any number of queries.
@@ -113,7 +113,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Keys per tile of [`Parts::copies`].
+    /// Keys per tile of [`AttentionTiles::copies`].
     pub(super) fn keys_of_copies(&self, machine: &Machine) -> i64 {
         Machine { arch: GpuArch::Sm80, ..*machine }.keys(self.width.max(self.values))
     }
@@ -261,7 +261,7 @@ impl<'a> Parts<'a> {
         let axes = (points.len(), points.len() + 1);
         let at = |row: Value| [points.as_slice(), &[row, zero]].concat();
         let of_queries = build::copy(&mut kb, &tiles.queries, of_queries, q, &at(row), (scores.of_rows, axes.1));
-        let hiding = if scores.is_of_queries() { scores.hiding(&mut kb, true) } else { None };
+        let hiding = if scores.is_of_queries() { scores.hiding(&mut kb) } else { None };
         let start = part.map_or(zero, |part| part.start);
         let before = |kb: &mut KernelBuilder, end: Value| match part {
             Some(part) => part.end_before(kb, end),

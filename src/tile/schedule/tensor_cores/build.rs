@@ -254,12 +254,20 @@ pub(super) fn fence(kb: &mut KernelBuilder) {
     kb.push(Op::Gpu(GpuOp::WgmmaFence), Vec::new(), None);
 }
 
-/// Starts a matmul of a warpgroup as a group of its own; `along_cols`: the k axis of B is along its
-/// columns.
-pub(super) fn start(kb: &mut KernelBuilder, a: Value, b: Value, acc: Value, along_cols: bool) -> Option<Value> {
+/// The axis of a matmul's right operand along which k goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum KAxis {
+    /// `B[k, n]`: values in attention, weights of `x @ w`.
+    Rows,
+    /// `B[n, k]`: keys in attention, weights of `x @ w.T`.
+    Cols,
+}
+
+/// Starts a matmul of a warpgroup as a group of its own.
+pub(super) fn start_matmul(kb: &mut KernelBuilder, a: Value, b: Value, acc: Value, k: KAxis) -> Option<Value> {
     let t = kb.ty(acc).tile()?.clone();
     let pending = Type::Pending(Queue::Mma, t.clone());
-    let made = kb.value(Op::Gpu(GpuOp::Wgmma { trans_b: along_cols }), vec![a, b, acc], pending);
+    let made = kb.value(Op::Gpu(GpuOp::Wgmma { trans_b: k == KAxis::Cols }), vec![a, b, acc], pending);
     Some(kb.value(Op::Gpu(GpuOp::Commit), vec![made], Type::Group(Queue::Mma, t)))
 }
 
@@ -269,7 +277,12 @@ pub(super) fn result_of(kb: &mut KernelBuilder, group: Value, pending: u32) -> O
     Some(kb.value(Op::Gpu(GpuOp::Wait { pending }), vec![group], Type::Tile(t)))
 }
 
-/// A barrier of some warps, on which they wait, or only arrive.
-pub(super) fn meet(kb: &mut KernelBuilder, barrier: Value, threads: u32, wait: bool) {
-    kb.push(Op::Gpu(GpuOp::NamedBarrier { threads, wait }), vec![barrier], None);
+/// Arrives at a named barrier, and waits until as many threads have (`bar.sync`).
+pub(super) fn barrier_sync(kb: &mut KernelBuilder, barrier: Value, threads: u32) {
+    kb.push(Op::Gpu(GpuOp::NamedBarrier { threads, wait: true }), vec![barrier], None);
+}
+
+/// Arrives at a named barrier without waiting (`bar.arrive`).
+pub(super) fn barrier_arrive(kb: &mut KernelBuilder, barrier: Value, threads: u32) {
+    kb.push(Op::Gpu(GpuOp::NamedBarrier { threads, wait: false }), vec![barrier], None);
 }

@@ -12,7 +12,7 @@
 //! in the CPU's schedule (`schedule/attention/keys.rs`), it is optimised for size, since it does
 //! not run if all values are finite.
 
-use super::attention::Parts;
+use super::attention::AttentionTiles;
 use super::build::{self, ONE};
 use super::scores::{Masks, Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
@@ -23,7 +23,7 @@ use crate::tile::{Extent, KernelBuilder, Value};
 /// Columns of queries read at a time.
 const COLUMNS: usize = 64;
 
-impl Parts<'_> {
+impl AttentionTiles<'_> {
     /// Maxima, sums and result over a range of keys, which had the values `before`. If the values
     /// `now` are not finite, they are recomputed.
     pub(super) fn again_if_special(

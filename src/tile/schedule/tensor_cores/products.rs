@@ -19,7 +19,7 @@
 //! work. Tiles are padded with zeros beyond the operands, and not stored beyond the result.
 
 use super::super::products::Product;
-use super::build::{self, Along, SharedTile};
+use super::build::{self, Along, KAxis, SharedTile};
 use super::machine::{Machine, ProductTile};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
@@ -44,7 +44,7 @@ pub(in super::super) const PANEL: i64 = 32;
 const SHARED_ALIGN: u32 = 1024;
 
 /// A matmul with its operands as shared memory tiles.
-pub(super) struct Parts<'a> {
+pub(super) struct MatmulTiles<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) product: Product,
     pub(super) tile: ProductTile,
@@ -53,8 +53,8 @@ pub(super) struct Parts<'a> {
     /// A tile of A, and one of B in its layout in memory.
     pub(super) left: SharedTile,
     pub(super) right: SharedTile,
-    /// The k axis of B is along its columns in memory, as in the transpose of a row-major matrix.
-    pub(super) transposed: bool,
+    /// The axis of B in memory along which k goes.
+    pub(super) right_k: KAxis,
     /// If B is quantised panels: their scales, which follow it among the parameters.
     integers: Option<Scales>,
 }
@@ -87,7 +87,7 @@ struct Source {
 
 /// Position of a tile in the new kernel.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct TilePosition {
     pub(super) points: Vec<Value>,
     pub(super) row: Value,
     pub(super) col: Value,
@@ -97,7 +97,7 @@ pub(super) struct Place {
 
 /// The tensor core variant of a matmul.
 pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
-    let parts = Parts::find(kernel, machine, aligned)?;
+    let parts = MatmulTiles::find(kernel, machine, aligned)?;
     match machine.arch {
         // `wgmma` would truncate `f32`, and does not support a right operand whose k axis is along
         // its rows.
@@ -116,7 +116,7 @@ pub(in super::super) fn by_integers(
 ) -> Vec<(i64, Kernel)> {
     let machine = Machine::of(arch);
     let sizes = Machine::of(GpuArch::Sm80);
-    let of = |rows: &Dim| Parts::of_integers(kernel, integers(), &sizes, rows)?.with_copies(&machine);
+    let of = |rows: &Dim| MatmulTiles::of_integers(kernel, integers(), &sizes, rows)?.with_copies(&machine);
     let choices = match rows.as_const() {
         Some(_) => vec![(FEW_ROWS, rows.clone())],
         None => vec![(ROWS_OF_TILES, Dim::from(MEDIUM_ROWS)), (MEDIUM_ROWS + 1, rows.clone())],
@@ -130,8 +130,8 @@ pub(in super::super) fn unpacked_rows(arch: GpuArch) -> Option<i64> {
     Machine::of(arch).unpacked_rows()
 }
 
-impl<'a> Parts<'a> {
-    fn find(kernel: &'a Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Parts<'a>> {
+impl<'a> MatmulTiles<'a> {
+    fn find(kernel: &'a Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<MatmulTiles<'a>> {
         let product = Product::of(kernel)?;
         let [a, b] = product.operands(kernel)?;
         let is_half = matches!(a.elem, Elem::BF16 | Elem::F16);
@@ -141,8 +141,8 @@ impl<'a> Parts<'a> {
         if !fits {
             return None;
         }
-        let transposed = !b.is_dense(rank - 1);
-        let dense = if transposed { rank - 2 } else { rank - 1 };
+        let right_k = if b.is_dense(rank - 1) { KAxis::Rows } else { KAxis::Cols };
+        let dense = if right_k == KAxis::Cols { rank - 2 } else { rank - 1 };
         let param = |n: usize| kernel.params.get(n).is_some_and(aligned);
         if !build::has_rows_of_chunks(a, rank - 1)
             || !build::has_rows_of_chunks(b, dense)
@@ -162,15 +162,15 @@ impl<'a> Parts<'a> {
         let sizes = if is_half { *machine } else { Machine::of(GpuArch::Sm80) };
         let tile = sizes.product(points, [rows, cols], bytes, loads > 2);
         let left = SharedTile { elem: a.elem, rows: tile.rows, cols: tile.steps };
-        let right = match transposed {
-            true => SharedTile { elem: a.elem, rows: tile.cols, cols: tile.steps },
-            false => SharedTile { elem: a.elem, rows: tile.steps, cols: tile.cols },
+        let right = match right_k {
+            KAxis::Cols => SharedTile { elem: a.elem, rows: tile.cols, cols: tile.steps },
+            KAxis::Rows => SharedTile { elem: a.elem, rows: tile.steps, cols: tile.cols },
         };
-        Some(Parts { kernel, product, tile, steps, left, right, transposed, integers: None })
+        Some(MatmulTiles { kernel, product, tile, steps, left, right, right_k, integers: None })
     }
 
     /// The same for a matmul with quantised weights and this number of rows.
-    fn of_integers(kernel: &'a Kernel, of: Integers, machine: &Machine, rows: &Dim) -> Option<Parts<'a>> {
+    fn of_integers(kernel: &'a Kernel, of: Integers, machine: &Machine, rows: &Dim) -> Option<MatmulTiles<'a>> {
         let product = Product::of(kernel)?;
         let [a, _] = product.operands(kernel)?;
         let steps = matmul::whole_steps(a.shape.last()?)?;
@@ -185,7 +185,7 @@ impl<'a> Parts<'a> {
         let right = SharedTile { elem: Elem::I8, rows: tile.steps * i64::from(of.bits) / 8, cols: tile.cols };
         let scales = SharedTile { elem: Elem::F32, rows: tile.steps / i64::from(GROUP), cols: tile.cols };
         let integers = Some(Scales { of, tile: scales });
-        Some(Parts { kernel, product, tile, steps, left, right, transposed: false, integers })
+        Some(MatmulTiles { kernel, product, tile, steps, left, right, right_k: KAxis::Rows, integers })
     }
 
     /// The parameter of the new kernel for one of the old kernel: scales follow integers.
@@ -195,7 +195,7 @@ impl<'a> Parts<'a> {
 
     /// A kernel with the same parameters and a grid of the new tiles, which blocks process in
     /// groups of `group` rows of tiles (1: grid order).
-    pub(super) fn begin(&self, group: i64) -> Option<(KernelBuilder, Place)> {
+    pub(super) fn begin(&self, group: i64) -> Option<(KernelBuilder, TilePosition)> {
         let mut kb = self.with_buffers()?;
         let (points, [rows, cols]) = self.kernel.grid.split_last_chunk::<2>()?;
         let points = points.iter().map(|g| kb.grid_axis(&g.extent, g.step)).collect();
@@ -236,7 +236,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The position of a tile by its number.
-    pub(super) fn place_of(&self, kb: &mut KernelBuilder, number: Value, group: i64) -> Option<Place> {
+    pub(super) fn place_of(&self, kb: &mut KernelBuilder, number: Value, group: i64) -> Option<TilePosition> {
         let [_, cols] = self.counts()?;
         let cols = kb.dim(&cols);
         let row = kb.index_binary(BinaryOp::Div, number, cols);
@@ -245,21 +245,27 @@ impl<'a> Parts<'a> {
     }
 
     /// The position of the tile in a row and a column of tiles, in groups of rows.
-    fn place(&self, kb: &mut KernelBuilder, points: Vec<Value>, [row, col]: [Value; 2], group: i64) -> Option<Place> {
+    fn place(
+        &self,
+        kb: &mut KernelBuilder,
+        points: Vec<Value>,
+        [row, col]: [Value; 2],
+        group: i64,
+    ) -> Option<TilePosition> {
         let [row, col] = if group > 1 { in_groups(kb, [row, col], self.counts()?, group) } else { [row, col] };
         let row = kb.times(row, self.tile.rows);
         let col = kb.times(col, self.tile.cols);
         let (left, right) = (self.param(kb, LEFT)?, self.param(kb, RIGHT)?);
-        Some(Place { points, row, col, left, right })
+        Some(TilePosition { points, row, col, left, right })
     }
 
     /// Start indices of the tiles of A and B at k index `step`, and the axes along which their rows
     /// and columns go.
-    pub(super) fn starts(&self, place: &Place, step: Value) -> [(Vec<Value>, (usize, usize)); 2] {
+    pub(super) fn starts(&self, place: &TilePosition, step: Value) -> [(Vec<Value>, (usize, usize)); 2] {
         let n = self.kernel.grid.len();
         let left = [place.points.as_slice(), &[place.row, step]].concat();
         let right = [place.points.as_slice(), &[step, place.col]].concat();
-        let axes = if self.transposed { (n - 1, n - 2) } else { (n - 2, n - 1) };
+        let axes = if self.right_k == KAxis::Cols { (n - 1, n - 2) } else { (n - 2, n - 1) };
         [(left, (n - 2, n - 1)), (right, axes)]
     }
 
@@ -269,7 +275,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The sources of a stage's copies at k index `step`.
-    fn sources(&self, kb: &mut KernelBuilder, place: &Place, step: Value) -> Option<Vec<Source>> {
+    fn sources(&self, kb: &mut KernelBuilder, place: &TilePosition, step: Value) -> Option<Vec<Source>> {
         let [(at_left, along_left), (at_right, along_right)] = self.starts(place, step);
         let left = Source { buffer: place.left, at: at_left, along: along_left.into() };
         let Some(Scales { of, .. }) = &self.integers else {
@@ -355,7 +361,7 @@ impl<'a> Parts<'a> {
                 build::mma_scaled(&mut kb, fa, [*numbers, *scales], sums, of.bits)
             }
             (_, rest) => {
-                let layout = if self.transposed { Fragment::BT } else { Fragment::B };
+                let layout = if self.right_k == KAxis::Cols { Fragment::BT } else { Fragment::B };
                 let fb = build::fragment(&mut kb, &self.right, *rest.get(1)?, layout);
                 build::mma(&mut kb, fa, fb, sums)
             }
@@ -386,7 +392,7 @@ impl<'a> Parts<'a> {
     pub(super) fn epilogue(
         &self,
         kb: &mut KernelBuilder,
-        place: &Place,
+        place: &TilePosition,
         result: Value,
         [rows, cols]: [i64; 2],
     ) -> Option<()> {

@@ -16,12 +16,22 @@
 //!
 //! A consumer of an attention starts the matmul for the scores of a tile together with that for the
 //! values of the previous tile, and overlaps the softmax of the former with the latter (Shah et al.
-//! 2024, arXiv:2407.08608, section 3). The two consumers alternate in starting matmuls, by named
-//! barriers, so that one's softmax overlaps with the other's matmuls. So the keys of a tile are
-//! needed together with the values of the previous one: the producer copies keys one tile ahead of
-//! values, and a consumer waits for values after the scores' matmul has started and occupies the
-//! tensor cores. The first tile of keys is computed with all masks, the following tiles that all
-//! queries see without, the rest with them again.
+//! 2024, arXiv:2407.08608, section 3). The two consumers take turns in starting matmuls, by named
+//! barriers ([`Turn`]), so that one's softmax overlaps with the other's matmuls ("ping-pong"):
+//!
+//! ```text
+//! producer     K0  K1 V0   K2 V1   K3 V2   ...      copies
+//! consumer 0   K0 | K1 V0 | softmax 1 | K2 V1 | softmax 2 | K3 V2 | ...
+//! consumer 1   K0 |       | K1 V0 | softmax 1 | K2 V1 | softmax 2 | ...
+//!                  turn of 0  turn of 1   0       1       0
+//!
+//! Kn: scores of tile n, Q Kn^T;  Vn: weighted values of tile n, Pn Vn
+//! ```
+//!
+//! So the keys of a tile are needed together with the values of the previous one: the producer
+//! copies keys one tile ahead of values, and a consumer waits for values after the scores' matmul
+//! has started and occupies the tensor cores. The first tile of keys is computed with all masks,
+//! the following tiles that all queries see without, the rest with them again.
 //!
 //! With formula masks, the producer and the consumers each determine the next visible tile
 //! ([`Visited`]). They agree, because they all use the block's queries. Data that differs between
@@ -29,10 +39,10 @@
 //! determine the first and the last tile that such masks leave visible.
 
 use super::super::attention::Hiding;
-use super::attention::Parts as AttentionParts;
-use super::build::{self, RingAt, SharedTile};
+use super::attention::AttentionTiles;
+use super::build::{self, KAxis, RingAt, SharedTile};
 use super::machine::Machine;
-use super::products::{Parts as ProductParts, Place};
+use super::products::{MatmulTiles, TilePosition};
 use super::scores::{Masks, Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::tile::attention::{KEYS, QUERIES, VALUES};
@@ -43,7 +53,7 @@ const ROWS: i64 = 64;
 /// Consumers per block.
 const CONSUMERS: i64 = 2;
 /// Warps per warpgroup.
-const GROUP: u32 = 4;
+const WARPGROUP: u32 = 4;
 /// Registers per thread that only starts copies, and per thread that multiplies: 128 and 256
 /// threads with these numbers use all registers of a multiprocessor.
 const FEW_REGISTERS: u32 = 24;
@@ -54,17 +64,17 @@ const STAGES: i64 = 2;
 const BARRIERS: i64 = 16;
 
 /// Branches by role: to a producer, and to consumers, which receive their number.
-fn part(kb: &mut KernelBuilder, produce: Block, consume: Block) {
+fn branch_by_role(kb: &mut KernelBuilder, produce: Block, consume: Block) {
     let numbers: Vec<Value> = (0..CONSUMERS).map(|n| kb.index(n)).collect();
     let mut roles = vec![Role {
         name: "producer".into(),
-        warps: GROUP,
+        warps: WARPGROUP,
         registers: FEW_REGISTERS,
         target: BlockCall { block: produce, args: Vec::new() },
     }];
     roles.extend(numbers.into_iter().map(|n| Role {
         name: "consumer".into(),
-        warps: GROUP,
+        warps: WARPGROUP,
         registers: MANY_REGISTERS,
         target: BlockCall { block: consume, args: vec![n] },
     }));
@@ -73,16 +83,16 @@ fn part(kb: &mut KernelBuilder, produce: Block, consume: Block) {
 
 /// Number of warps of a block.
 fn warps() -> Option<u32> {
-    u32::try_from(CONSUMERS + 1).ok().map(|groups| groups * GROUP)
+    u32::try_from(CONSUMERS + 1).ok().map(|groups| groups * WARPGROUP)
 }
 
 /// Allocates shared memory consecutively.
-struct Places {
+struct SharedMemory {
     next: i64,
 }
 
-impl Places {
-    fn take(&mut self, bytes: i64) -> i64 {
+impl SharedMemory {
+    fn allocate(&mut self, bytes: i64) -> i64 {
         let at = self.next;
         self.next += bytes;
         at
@@ -112,12 +122,12 @@ fn counted(
 /// The tiles of a matmul that a block computes.
 enum Tiles {
     /// The tile at its position in the grid.
-    One(Place),
+    One(TilePosition),
     /// Every `apart`-th of all tiles, starting at `first`.
     Several { first: Value, apart: Value, all: Value, group: i64 },
 }
 
-impl ProductParts<'_> {
+impl MatmulTiles<'_> {
     /// The kernel of a matmul with rings.
     ///
     /// If there are more tiles than concurrent blocks, there are only as many blocks as run
@@ -146,12 +156,14 @@ impl ProductParts<'_> {
         // Each consumer has a tile of A of its own.
         let left = SharedTile { rows: ROWS, ..self.left.clone() };
         let right = &self.right;
-        let mut places = Places { next: 0 };
-        let (of_left, of_right) = (places.take(CONSUMERS * stages * left.bytes()), places.take(stages * right.bytes()));
+        let mut shared = SharedMemory { next: 0 };
+        let (of_left, of_right) =
+            (shared.allocate(CONSUMERS * stages * left.bytes()), shared.allocate(stages * right.bytes()));
         let (barriers_left, barriers_right) =
-            (places.take(CONSUMERS * stages * BARRIERS), places.take(stages * BARRIERS));
-        let readers = GROUP * u32::try_from(CONSUMERS).ok()?;
-        let at_left = RingAt { stages: CONSUMERS * stages, offset: of_left, barriers: barriers_left, readers: GROUP };
+            (shared.allocate(CONSUMERS * stages * BARRIERS), shared.allocate(stages * BARRIERS));
+        let readers = WARPGROUP * u32::try_from(CONSUMERS).ok()?;
+        let at_left =
+            RingAt { stages: CONSUMERS * stages, offset: of_left, barriers: barriers_left, readers: WARPGROUP };
         let at_right = RingAt { stages, offset: of_right, barriers: barriers_right, readers };
         let ring_left = build::ring(&mut kb, &left, at_left);
         let ring_right = build::ring(&mut kb, right, at_right);
@@ -160,17 +172,17 @@ impl ProductParts<'_> {
         let count = kb.index(iterations);
         let (produce, _) = kb.new_block(Vec::new());
         let (consume, args) = kb.new_block(vec![Type::Index]);
-        part(&mut kb, produce, consume);
+        branch_by_role(&mut kb, produce, consume);
 
         kb.switch_to(produce);
         self.for_each_tile(&mut kb, &tiles, iterations, |kb, place, before| {
             counted(kb, zero, count, &[], |kb, k, _| {
                 let step = kb.times(k, self.tile.steps);
-                let n = before.of(kb, k);
+                let n = before.iteration(kb, k);
                 let first = kb.times(n, CONSUMERS);
                 for w in 0..CONSUMERS {
                     let row = kb.plus(place.row, w * ROWS);
-                    let own = Place { row, ..place.clone() };
+                    let own = TilePosition { row, ..place.clone() };
                     let [(at, axes), _] = self.starts(&own, step);
                     let iteration = kb.plus(first, w);
                     build::fill(kb, &left, (ring_left, iteration), place.left, &at, axes);
@@ -189,21 +201,21 @@ impl ProductParts<'_> {
             let row = kb.index_binary(BinaryOp::Add, place.row, shift);
             let none = build::zeros(kb, ROWS, self.tile.cols);
             let sums = counted(kb, zero, count, &[none], |kb, k, now| {
-                let n = before.of(kb, k);
+                let n = before.iteration(kb, k);
                 let first = kb.times(n, CONSUMERS);
                 let own = kb.index_binary(BinaryOp::Add, first, w);
                 let a = build::full_tile(kb, &left, ring_left, own);
                 let b = build::full_tile(kb, right, ring_right, n);
                 build::fence(kb);
-                let group = build::start(kb, a, b, *now.first()?, self.transposed)?;
+                let group = build::start_matmul(kb, a, b, *now.first()?, self.right_k)?;
                 let sums = build::result_of(kb, group, 0)?;
                 build::empty_tile(kb, ring_left, a);
                 build::empty_tile(kb, ring_right, b);
                 Some(vec![sums])
             })?;
-            self.epilogue(kb, &Place { row, ..place.clone() }, *sums.first()?, [ROWS, self.tile.cols])
+            self.epilogue(kb, &TilePosition { row, ..place.clone() }, *sums.first()?, [ROWS, self.tile.cols])
         })?;
-        build::spread(kb.finish(), machine.arch, warps()?, places.next)
+        build::spread(kb.finish(), machine.arch, warps()?, shared.next)
     }
 
     /// Emits the loop of a role over the tiles of its block; the body receives the tile's position
@@ -213,7 +225,7 @@ impl ProductParts<'_> {
         kb: &mut KernelBuilder,
         tiles: &Tiles,
         iterations: i64,
-        body: impl FnOnce(&mut KernelBuilder, &Place, Before) -> Option<()>,
+        body: impl FnOnce(&mut KernelBuilder, &TilePosition, Before) -> Option<()>,
     ) -> Option<()> {
         let (first, apart, all, group) = match tiles {
             Tiles::One(place) => return body(kb, place, Before(None)),
@@ -240,12 +252,12 @@ struct Before(Option<Value>);
 
 impl Before {
     /// The ring iteration of one of the tile's own iterations.
-    fn of(self, kb: &mut KernelBuilder, k: Value) -> Value {
+    fn iteration(self, kb: &mut KernelBuilder, k: Value) -> Value {
         self.0.map_or(k, |before| kb.index_binary(BinaryOp::Add, before, k))
     }
 }
 
-impl AttentionParts<'_> {
+impl AttentionTiles<'_> {
     /// The kernel of an attention with rings.
     pub(super) fn with_rings(&self, machine: &Machine) -> Option<Kernel> {
         let all_rows = ROWS * CONSUMERS;
@@ -254,15 +266,15 @@ impl AttentionParts<'_> {
         let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
         let tiles = [self.tile(ROWS, self.width), self.tile(keys, self.width), self.tile(keys, self.values)];
         let [of_queries, of_keys, of_values] = &tiles;
-        let readers = GROUP * u32::try_from(CONSUMERS).ok()?;
-        let mut places = Places { next: 0 };
+        let readers = WARPGROUP * u32::try_from(CONSUMERS).ok()?;
+        let mut shared = SharedMemory { next: 0 };
         let stages = [CONSUMERS, STAGES, STAGES];
-        let offsets = [0, 1, 2].map(|n: usize| places.take(stages[n] * tiles[n].bytes()));
-        let barriers = stages.map(|stages| places.take(stages * BARRIERS));
+        let offsets = [0, 1, 2].map(|n: usize| shared.allocate(stages[n] * tiles[n].bytes()));
+        let barriers = stages.map(|stages| shared.allocate(stages * BARRIERS));
         kb.at(self.found.attention.locations.scores);
         let mut rings = Vec::new();
         for n in 0..3 {
-            let readers = if n == 0 { GROUP } else { readers };
+            let readers = if n == 0 { WARPGROUP } else { readers };
             let at = RingAt { stages: stages[n], offset: offsets[n], barriers: barriers[n], readers };
             rings.push(build::ring(&mut kb, &tiles[n], at));
         }
@@ -272,7 +284,7 @@ impl AttentionParts<'_> {
         let visited = Visited::find(&mut kb, &all)?;
         let (produce, _) = kb.new_block(Vec::new());
         let (consume, args) = kb.new_block(vec![Type::Index]);
-        part(&mut kb, produce, consume);
+        branch_by_role(&mut kb, produce, consume);
 
         kb.switch_to(produce);
         let zero = kb.index(0);
@@ -322,40 +334,39 @@ impl AttentionParts<'_> {
 
         let consumer = Consumer { parts: self, scores: &scores, of_keys, of_values, ring_k, ring_v, queries, w };
         kb.switch_to(first);
-        let (softmax, packed) = consumer.first(&mut kb, start, before)?;
+        let (softmax, packed) = consumer.first_tile(&mut kb, start, before)?;
         let one = kb.index(1);
         let next = visited.next(&mut kb, start)?;
         let mut now = vec![one, next, softmax.highest, softmax.sum, none, packed];
-        // The second consumer lets the first one start.
-        let leads = kb.compare_scalars(CmpOp::Eq, w, one);
-        let (lead, _) = kb.new_block(Vec::new());
-        let (follow, _) = kb.new_block(Vec::new());
+        let is_second = kb.compare_scalars(CmpOp::Eq, w, one);
+        let (second, _) = kb.new_block(Vec::new());
+        let (first, _) = kb.new_block(Vec::new());
         let (tiles, _) = kb.new_block(Vec::new());
-        kb.br_if(leads, (lead, &[]), (follow, &[]));
-        kb.switch_to(lead);
-        build::meet(&mut kb, one, consumers(), false);
+        kb.br_if(is_second, (second, &[]), (first, &[]));
+        kb.switch_to(second);
+        Turn::give_to_first(&mut kb);
         kb.br(tiles, &[]);
-        kb.switch_to(follow);
+        kb.switch_to(first);
         kb.br(tiles, &[]);
         kb.switch_to(tiles);
         if visited.hiding.is_none() {
             let whole_end = scores.whole_end(&mut kb);
-            now = consumer.round(&mut kb, &visited, &now, whole_end, Masks::NotCausal)?;
+            now = consumer.tiles_up_to(&mut kb, &visited, &now, whole_end, Masks::NotCausal)?;
         }
-        now = consumer.round(&mut kb, &visited, &now, visited.end, Masks::All)?;
+        now = consumer.tiles_up_to(&mut kb, &visited, &now, visited.end, Masks::All)?;
         let [n, _, highest, sum, result, packed] = *now.as_slice() else { return None };
         let last = kb.index_binary(BinaryOp::Sub, n, one);
         kb.at(self.found.attention.locations.values);
         let values = build::full_tile(&mut kb, of_values, ring_v, last);
         build::fence(&mut kb);
-        let group = build::start(&mut kb, packed, values, result, false)?;
+        let group = build::start_matmul(&mut kb, packed, values, result, KAxis::Rows)?;
         let result = build::result_of(&mut kb, group, 0)?;
         build::empty_tile(&mut kb, ring_v, values);
         build::empty_tile(&mut kb, ring_q, queries);
         let now = (Softmax { highest, sum }, result);
         let (softmax, result) = self.again_if_special(&mut kb, &scores, (start, visited.end), before, now)?;
         self.finish(&mut kb, &scores, softmax.sum, result)?;
-        build::spread(kb.finish(), machine.arch, warps()?, places.next)
+        build::spread(kb.finish(), machine.arch, warps()?, shared.next)
     }
 }
 
@@ -374,7 +385,7 @@ impl<'a> Visited<'a> {
     /// Determines the tiles that the queries of some scores see; executed by all warps.
     fn find(kb: &mut KernelBuilder, scores: &'a Scores<'a>) -> Option<Visited<'a>> {
         let zero = kb.index(0);
-        let Some((all, from)) = scores.hiding(kb, true) else {
+        let Some((all, from)) = scores.hiding(kb) else {
             let end = scores.end(kb, scores.rows);
             return Some(Visited { scores, hiding: None, start: zero, end });
         };
@@ -400,7 +411,7 @@ impl<'a> Visited<'a> {
             kb.switch_to(search.done);
             (start, end) = (first, kb.index_binary(BinaryOp::Min, end, last));
         }
-        let (hiding, _) = scores.hiding(kb, false)?;
+        let (hiding, _) = scores.hiding_without_vectors(kb)?;
         Some(Visited { scores, hiding: Some((hiding, from)), start, end })
     }
 
@@ -426,14 +437,47 @@ impl<'a> Visited<'a> {
     }
 }
 
-/// Number of threads of all consumers.
-fn consumers() -> u32 {
-    GROUP * 32 * u32::try_from(CONSUMERS).unwrap_or(1)
+/// The named barriers by which two consumers take turns in starting matmuls. Barrier 0 is the whole
+/// block's; at barrier `w + 1` consumer `w` waits until the other one arrives, whose matmuls have
+/// started.
+struct Turn {
+    own: Value,
+    other: Value,
+}
+
+impl Turn {
+    /// The barriers of a consumer, and of the other one.
+    fn barriers(kb: &mut KernelBuilder, w: Value) -> Turn {
+        let own = kb.plus(w, 1);
+        let both = kb.index(CONSUMERS);
+        Turn { own, other: kb.index_binary(BinaryOp::Sub, both, w) }
+    }
+
+    /// Number of threads that meet at a barrier: those of all consumers.
+    fn threads() -> u32 {
+        WARPGROUP * 32 * u32::try_from(CONSUMERS).unwrap_or(1)
+    }
+
+    /// Waits for this consumer's turn.
+    fn take(&self, kb: &mut KernelBuilder) {
+        build::barrier_sync(kb, self.own, Turn::threads());
+    }
+
+    /// Gives the turn to the other consumer.
+    fn give(&self, kb: &mut KernelBuilder) {
+        build::barrier_arrive(kb, self.other, Turn::threads());
+    }
+
+    /// The first turn is consumer 0's; the other one, which starts nothing before, gives it.
+    fn give_to_first(kb: &mut KernelBuilder) {
+        let first = kb.index(1);
+        build::barrier_arrive(kb, first, Turn::threads());
+    }
 }
 
 /// A consumer of an attention.
 struct Consumer<'a> {
-    parts: &'a AttentionParts<'a>,
+    parts: &'a AttentionTiles<'a>,
     scores: &'a Scores<'a>,
     of_keys: &'a SharedTile,
     of_values: &'a SharedTile,
@@ -446,13 +490,13 @@ struct Consumer<'a> {
 
 impl Consumer<'_> {
     /// Processes the first tile of keys: maxima, sums, weights.
-    fn first(&self, kb: &mut KernelBuilder, first: Value, before: Softmax) -> Option<(Softmax, Value)> {
+    fn first_tile(&self, kb: &mut KernelBuilder, first: Value, before: Softmax) -> Option<(Softmax, Value)> {
         kb.at(self.scores.attention.locations.scores);
         let zero = kb.index(0);
         let keys = build::full_tile(kb, self.of_keys, self.ring_k, zero);
         let none = build::zeros(kb, ROWS, self.scores.keys);
         build::fence(kb);
-        let group = build::start(kb, self.queries, keys, none, true)?;
+        let group = build::start_matmul(kb, self.queries, keys, none, KAxis::Cols)?;
         let products = build::result_of(kb, group, 0)?;
         build::empty_tile(kb, self.ring_k, keys);
         let masked = self.scores.masked(kb, products, first, Masks::All)?;
@@ -461,7 +505,7 @@ impl Consumer<'_> {
     }
 
     /// A loop over tiles of keys up to `end`.
-    fn round(
+    fn tiles_up_to(
         &self,
         kb: &mut KernelBuilder,
         visited: &Visited<'_>,
@@ -497,21 +541,19 @@ impl Consumer<'_> {
         let [n, first, highest, sum, result, packed] = *now else { return None };
         let locations = self.scores.attention.locations;
         kb.at(locations.scores);
+        let turn = Turn::barriers(kb, self.w);
         let one = kb.index(1);
-        let own = kb.index_binary(BinaryOp::Add, self.w, one);
-        let two = kb.index(2);
-        let other = kb.index_binary(BinaryOp::Sub, two, self.w);
         let before = kb.index_binary(BinaryOp::Sub, n, one);
         let keys = build::full_tile(kb, self.of_keys, self.ring_k, n);
         let none = build::zeros(kb, ROWS, self.scores.keys);
-        build::meet(kb, own, consumers(), true);
+        turn.take(kb);
         build::fence(kb);
-        let of_scores = build::start(kb, self.queries, keys, none, true)?;
+        let of_scores = build::start_matmul(kb, self.queries, keys, none, KAxis::Cols)?;
         kb.at(locations.values);
         let values = build::full_tile(kb, self.of_values, self.ring_v, before);
         build::fence(kb);
-        let of_values = build::start(kb, packed, values, result, false)?;
-        build::meet(kb, other, consumers(), false);
+        let of_values = build::start_matmul(kb, packed, values, result, KAxis::Rows)?;
+        turn.give(kb);
         kb.at(locations.scores);
         let products = build::result_of(kb, of_scores, 1)?;
         build::empty_tile(kb, self.ring_k, keys);

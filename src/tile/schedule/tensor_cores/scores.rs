@@ -193,8 +193,7 @@ impl Scores<'_> {
             return Some(Softmax { highest: fill(kb, LOWEST), sum: fill(kb, 0.0) });
         };
         kb.at(self.attention.locations.sink);
-        let zero = kb.index(0);
-        let sink = self.read(kb, sink, zero, true)?;
+        let sink = self.read(kb, sink, None)?;
         let zeros = fill(kb, 0.0);
         let sink = kb.binary(BinaryOp::Add, zeros, sink);
         let lowest = kb.scalar(Scalar::Float(LOWEST), Elem::F32);
@@ -207,8 +206,17 @@ impl Scores<'_> {
     }
 
     /// The formula masks, for tiles of `queries` queries, with the position of the first of them;
-    /// `None` if no mask is a formula. Data that differs between queries is read only if `reads`.
-    pub(super) fn hiding(&self, kb: &mut KernelBuilder, reads: bool) -> Option<(Hiding<'_>, usize)> {
+    /// `None` if no mask is a formula.
+    pub(super) fn hiding(&self, kb: &mut KernelBuilder) -> Option<(Hiding<'_>, usize)> {
+        self.hiding_that(kb, true)
+    }
+
+    /// The same without data that differs between queries or keys, which only whole warps can read.
+    pub(super) fn hiding_without_vectors(&self, kb: &mut KernelBuilder) -> Option<(Hiding<'_>, usize)> {
+        self.hiding_that(kb, false)
+    }
+
+    fn hiding_that(&self, kb: &mut KernelBuilder, reads: bool) -> Option<(Hiding<'_>, usize)> {
         let steps = &self.attention.steps;
         let from = first_hiding(steps.iter())?;
         let end = kb.dim(&self.s);
@@ -271,11 +279,11 @@ impl Scores<'_> {
                     kb.select(seen, scores, bottom)
                 }
                 ScoreOp::Add(x) => {
-                    let x = self.read(kb, x, first, false)?;
+                    let x = self.read(kb, x, Some(first))?;
                     kb.binary(BinaryOp::Add, scores, x)
                 }
                 ScoreOp::Keep { kept, .. } => {
-                    let kept = self.read(kb, kept, first, false)?;
+                    let kept = self.read(kb, kept, Some(first))?;
                     kb.select(kept, scores, (*number)?)
                 }
                 ScoreOp::Cap(_) => {
@@ -296,11 +304,12 @@ impl Scores<'_> {
         Some(kb.select(inside, scores, bottom))
     }
 
-    /// Loads an operand of a tile of scores that starts at a key, or one that is the same for all;
-    /// for a sink, a column.
-    fn read(&self, kb: &mut KernelBuilder, what: &Formula, first: Value, is_sink: bool) -> Option<Value> {
+    /// Loads an operand of the tile of scores that starts at the key `first`; a sink has no keys, and
+    /// is a column.
+    fn read(&self, kb: &mut KernelBuilder, what: &Formula, first: Option<Value>) -> Option<Value> {
         let (query, key) = (self.of_rows, self.rank - 1);
-        let at = [self.points.as_slice(), &[self.row, first]].concat();
+        let start = first.unwrap_or_else(|| kb.index(0));
+        let at = [self.points.as_slice(), &[self.row, start]].concat();
         let (rows, keys) = (Extent::Static(self.rows), Extent::Static(self.keys));
         what.write(
             kb,
@@ -315,7 +324,7 @@ impl Scores<'_> {
             |kb, buffer| {
                 let ty = kb.ty(buffer).buffer()?;
                 let varies = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() != Some(0));
-                Some(match (varies(query), varies(key) && !is_sink) {
+                Some(match (varies(query), varies(key) && first.is_some()) {
                     (true, true) => kb.load(buffer, &at, (Some(query), Some(key)), rows, keys),
                     (true, false) => kb.load(buffer, &at, (Some(query), None), rows, ONE),
                     (false, true) => kb.load(buffer, &at, (None, Some(key)), ONE, keys),

@@ -20,7 +20,7 @@
 use super::super::attention::{
     Divided, FEW_QUERIES, Part, PartialResults, Reads, Whole, first_hiding, without_results,
 };
-use super::attention::Parts;
+use super::attention::AttentionTiles;
 use super::build::{self, ONE};
 use super::machine::Machine;
 use super::scores::{self, Scores, Softmax};
@@ -31,7 +31,7 @@ use crate::tile::{Extent, Kernel, KernelBuilder, Value};
 /// Columns of a tile of maxima and sums, of which two are stored: the minimum for an accumulator.
 const STATISTICS: i64 = 8;
 
-impl Parts<'_> {
+impl AttentionTiles<'_> {
     /// The kernels for calls with few queries, in addition to the one for many; `None` if keys are
     /// not split.
     pub(super) fn divided(&self, machine: &Machine, whole: &Kernel) -> Option<Divided> {
