@@ -1,31 +1,35 @@
 #!/usr/bin/env python3
 """Do the tests see small faults? Plants all faults of the lists beside this file in a copy of the tree, each behind a
-switch, builds the copy once, runs for each fault the tests that fit it, and prints who caught what.
+switch, builds the copy once, runs for each fault the tests that should see it, and prints which test failed.
 
     tests/faults/run.py                     all faults; hours of one core
     tests/faults/run.py --only '^cse-'      those whose names match
-    tests/faults/run.py --list              only what they are
-    tests/faults/run.py --build             plant and build, run nothing
-    tests/faults/run.py --kept ...          try the copy as it was built last, whatever has changed since
+    tests/faults/run.py --list              where each is planted; fails if one does not fit the source
+    tests/faults/run.py --build             plants and builds, runs nothing
 
-The copy lies in build/faults/ and is built with what `target/` has of other crates; a fault that was caught is not tried
-again until its entry changes (`--again` tries all). For each fault, the tests that take least time, and that caught faults of
-the same file before, come first; the first that fails ends it. Exit status: 0 if at least 95 in 100 faults are caught.
+The copy is build/faults/tree. Dependencies that `target/` has are not built again. A fault that was caught is remembered
+in build/faults/results.json and not tried again until its entry changes. Exit status: 0 if at least 95 in 100 are caught.
 
-A list is text. A line `file PATH` and a line `runs TARGET, TARGET, ...` hold for the faults that follow (`TARGET::WORD`
-runs the tests whose names have that word; `lib` are the unit tests). A fault is
+A fault breaks an invariant: with it, numbers are wrong, memory is unsafe, results differ from run to run, or a valid
+program is refused. A list is text. A line `in PATH` (a folder, or the beginning of a file's path: `src/tile` is also
+src/tile.rs) and a line `runs TARGET, TARGET, ...` hold for the faults that follow. The targets run in this order until a
+test fails: `TARGET::WORD` is the tests whose names contain WORD, `lib` the unit tests. A fault is two lines:
 
-    NAME   what it means
-      find  text of the file «what is replaced» more text
-      plant what is there instead
+    NAME   what goes wrong
+      find  before «old → new» after
+      fn FUNCTION  before «old → new» after
 
-What `find` says must stand in the file exactly once, any white space for any other. What is replaced is an expression, or
-a statement that ends with `;`, and becomes `if SWITCH { PLANT } else { OLD }`. A plant with the word ON is put there as it
-is, with the switch for ON. `runs` in a fault holds for it alone. `equal WHY` marks a fault that changes nothing that can
-be seen; it is planted, and must not be caught.
+Both say that `old`, between the texts before and after it, becomes `new`; `fn` searches only in functions of that name.
+The text must occur exactly once in the files of PATH that are not tests. White space, comments, and commas before a
+closing bracket are ignored; `…` matches up to the first occurrence of the token after it, brackets in pairs. `old` is an
+expression, or a statement that ends with `;`, and becomes `if SWITCH { new } else { old }`. In `new`, OLD stands for
+`old`; a `new` with the word ON replaces `old` as it is, with the switch for ON. A line `runs` in a fault holds for it
+alone. Write as little text as is unique, without names of local variables and types where an operator, a field or a
+method is enough.
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -44,9 +48,9 @@ ROOT = HERE.parent.parent
 COPY = ROOT / "build" / "faults"
 TREE = COPY / "tree"
 RESULTS = COPY / "results.json"
-TIMES = COPY / "times.json"
-PROGRAMS = COPY / "programs.json"
 SHARE = 95
+# A test that takes longer hangs.
+MOST_SECONDS = 300
 
 # Tests about the source's form, which the copy does not have.
 FORM = ["style::"]
@@ -83,90 +87,210 @@ pub(crate) mod faults {{
 }}
 """
 
+SKIPPED = {".rs": r"//[^\n]*|/\*.*?\*/", ".py": r"#[^\n]*"}
+TOKEN = r"""(?P<skipped>\s+|%s)|r(?P<hashes>#*)".*?"(?P=hashes)|"(?:\\.|[^"\\])*"|'(?:\\(?:u\{\w+\}|x\w\w|.)|[^\\'\n])'|\w+|."""
+PAIRS = {"(": ")", "[": "]", "{": "}"}
+
+
+class Source:
+    """A text as tokens: `words`, and where each begins and ends."""
+
+    def __init__(self, text, suffix):
+        self.text, self.suffix = text, suffix
+        self.words, self.spans = [], []
+        for found in re.finditer(TOKEN % SKIPPED[suffix], text, re.DOTALL):
+            if found.lastgroup == "skipped":
+                continue
+            if found.group() in (")", "]", "}") and self.words[-1:] == [","]:
+                self.words.pop()
+                self.spans.pop()
+            self.words.append(found.group())
+            self.spans.append(found.span())
+        self.places = {}
+        for at, word in enumerate(self.words):
+            self.places.setdefault(word, []).append(at)
+
+    def match(self, at, words):
+        """Where each of these words begins and ends if they stand here, by number of token."""
+        found = []
+        for i, word in enumerate(words):
+            begin, open_brackets = at, []
+            if word == "…":
+                after = words[i + 1]
+                while at < len(self.words) and (open_brackets or self.words[at] != after):
+                    if self.words[at] in PAIRS:
+                        open_brackets.append(PAIRS[self.words[at]])
+                    elif self.words[at] in PAIRS.values() and (not open_brackets or open_brackets.pop() != self.words[at]):
+                        return None
+                    at += 1
+            elif at < len(self.words) and self.words[at] == word:
+                at += 1
+            else:
+                return None
+            found.append((begin, at))
+        return found
+
+    def functions(self, name):
+        """Where functions of this name begin and end, by number of token."""
+        keyword = "fn" if self.suffix == ".rs" else "def"
+        for begin in self.places.get(name, []):
+            if begin == 0 or self.words[begin - 1] != keyword:
+                continue
+            end = begin
+            if self.suffix == ".rs":
+                while self.words[end] not in "{;":
+                    end = self.closing(end) + 1
+                yield begin, self.closing(end)
+            else:
+                column = self.column(begin - 1)
+                while end < len(self.words) and (self.column(end) > column or self.words[end] in ")]}"):
+                    end += 1
+                yield begin, end
+
+    def closing(self, at):
+        """The bracket that closes this one; what is no bracket is its own."""
+        ends = [PAIRS.get(self.words[at])]
+        while ends[-1] and at + 1 < len(self.words):
+            at += 1
+            if self.words[at] in PAIRS:
+                ends.append(PAIRS[self.words[at]])
+            elif self.words[at] == ends[-1]:
+                ends.pop()
+                if not ends:
+                    break
+        return at
+
+    def column(self, at):
+        """The indentation of a token that is the first of its line; of others, much."""
+        before = self.text[self.text.rfind("\n", 0, self.spans[at][0]) + 1 : self.spans[at][0]]
+        return len(before) if not before.strip() else 1000
+
+
+@functools.cache
+def source(path):
+    text = path.read_text().partition("#[cfg(test)]\nmod tests {")[0]
+    return Source(text, path.suffix)
+
+
+@functools.cache
+def files(scope):
+    """The files of a folder, or whose paths begin so, without tests."""
+    paths = [*ROOT.glob(scope + ".*"), *(ROOT / scope).rglob("*")]
+    return sorted(p for p in paths if p.suffix in SKIPPED and "tests" not in p.relative_to(ROOT).with_suffix("").parts[1:])
+
 
 class Fault:
-    def __init__(self, name, means, file, runs):
-        self.name, self.means, self.file, self.runs = name, means, file, runs
-        self.find = self.plant = self.equal = None
-        self.number = 0
+    def __init__(self, name, means, scope, runs):
+        self.name, self.means, self.scope, self.runs = name, means, scope, runs
+        self.function = self.find = self.plant = self.file = self.span = None
+        # A number stays the same when other faults come and go, so that little is built again.
+        self.number = zlib.crc32(name.encode()) >> 1 or 1
 
-    def key(self):
-        text = "\n".join([self.file, self.find, self.plant or "", self.equal or ""])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    def set_find(self, text):
+        parts = re.fullmatch(r"(.*)«(.+) → (.+)»(.*)", text)
+        if not parts:
+            sys.exit(f"{self.name}: `{text}` is not of the form `before «old → new» after`")
+        before, old, self.plant, after = parts.groups()
+        self.find = [Source(part, ".rs").words for part in (before, old, after)]
+        self.key = hashlib.sha256(f"{self.scope} {self.function} {text}".encode()).hexdigest()[:16]
+
+    def locate(self):
+        """Finds the file, and in it what is replaced. How often the text is there."""
+        words = [word for part in self.find for word in part]
+        first, last = len(self.find[0]), len(self.find[0]) + len(self.find[1]) - 1
+        found = 0
+        for path in files(self.scope):
+            s = source(path)
+            ranges = list(s.functions(self.function)) if self.function else [(0, len(s.words))]
+            if not ranges or any(word not in s.places for word in words if word != "…"):
+                continue
+            for at in s.places[words[0]]:
+                if any(begin <= at < end for begin, end in ranges) and (match := s.match(at, words)):
+                    found += 1
+                    self.file = path.relative_to(ROOT).as_posix()
+                    self.span = s.spans[match[first][0]][0], s.spans[match[last][1] - 1][1]
+        return found
 
     def switch(self):
         if self.file.endswith(".py"):
             return f'(__import__("os").environ.get("ATTNC_FAULT") == "{self.number}")'
         return f"crate::faults::on({self.number})"
 
-    def span(self, text):
-        """Where what is replaced lies in the text of the file; None where the fault does not fit."""
-        before, rest = self.find.split("«")
-        old, after = rest.split("»")
-
-        def pattern(part):
-            return r"\s+".join(re.escape(word) for word in re.split(r"\s+", part))
-
-        found = list(re.finditer(f"({pattern(before)})({pattern(old)})({pattern(after)})", text))
-        return found[0].span(2) if len(found) == 1 else None
-
 
 def read_lists():
-    faults, names = [], set()
+    """The faults, located, and what is wrong with them."""
+    faults, wrong = [], []
     for path in sorted(HERE.glob("*.txt")):
-        file, runs, fault = None, [], None
+        scope, runs, fault = None, [], None
         for at, line in enumerate(path.read_text().splitlines(), 1):
             if not line.strip() or line.startswith("#"):
                 continue
             word, _, rest = line.strip().partition(" ")
             rest = rest.strip()
-            if not line.startswith(" "):
-                if word == "file":
-                    file = rest
-                elif word == "runs":
-                    runs = [r.strip() for r in rest.split(",")]
-                else:
-                    fault = Fault(word, rest, file, runs)
-                    if word in names:
-                        sys.exit(f"{path}:{at}: {word} twice")
-                    names.add(word)
-                    faults.append(fault)
+            targets = [r.strip() for r in rest.split(",")]
+            if not line.startswith(" ") and word == "in":
+                scope = rest
+            elif not line.startswith(" ") and word == "runs":
+                runs = targets
+            elif not line.startswith(" "):
+                fault = Fault(word, rest, scope, runs)
+                faults.append(fault)
             elif word == "runs":
-                fault.runs = [r.strip() for r in rest.split(",")]
-            elif word in ("find", "plant", "equal"):
-                setattr(fault, word, rest)
+                fault.runs = targets
+            elif word == "fn":
+                fault.function, _, rest = rest.partition(" ")
+                fault.set_find(rest.strip())
+            elif word == "find":
+                fault.set_find(rest)
             else:
                 sys.exit(f"{path}:{at}: what is `{word}`?")
-    # A number stays the same when other faults come and go, so that little is built again.
-    for fault in faults:
-        fault.number = zlib.crc32(fault.name.encode()) >> 1 or 1
-    if len({fault.number for fault in faults}) != len(faults):
-        sys.exit("two faults have one number; rename one")
-    return faults
+    for f in faults:
+        found = f.locate()
+        if found != 1:
+            wrong.append(f"{f.name}: its text stands {found} times in {f.scope}" + (f", fn {f.function}" if f.function else ""))
+        if not f.means or not f.runs:
+            wrong.append(f"{f.name} does not say what it means, or which tests see it")
+        for target in map(target_of, f.runs):
+            if target != "lib" and not any((ROOT / "tests" / p).is_file() for p in (f"{target}.rs", f"{target}/main.rs")):
+                wrong.append(f"{f.name} is to be seen by `{target}`, which is no test")
+    for first, second in overlaps([f for f in faults if f.span]):
+        wrong.append(f"{first.name} overlaps {second.name}")
+    if len({f.number for f in faults}) != len(faults):
+        wrong.append("two faults have one name")
+    return faults, wrong
+
+
+def overlaps(faults):
+    """Pairs that cannot be planted together: several may replace the same text, unless they say ON."""
+    faults = sorted(faults, key=lambda f: (f.file, f.span))
+    for first, second in zip(faults, faults[1:]):
+        if first.file == second.file and second.span[0] < first.span[1]:
+            if first.span != second.span or says_on(first) or says_on(second):
+                yield first, second
+
+
+def says_on(fault):
+    return re.search(r"\bON\b", fault.plant)
 
 
 def planted(text, faults):
-    """The text with these faults in it; those that do not fit. Several may share one place, no two may overlap."""
-    places, misfits = {}, []
+    """The text with these faults in it."""
+    places = {}
     for f in faults:
-        span = f.span(text)
-        overlaps = span and any(span != s and span[0] < s[1] and s[0] < span[1] for s in places)
-        if span is None or overlaps or (span in places and re.search(r"\bON\b", f.plant + places[span][0].plant)):
-            misfits.append(f)
-        else:
-            places.setdefault(span, []).append(f)
+        places.setdefault(f.span, []).append(f)
     for (start, end), here in sorted(places.items(), reverse=True):
         old = text[start:end]
-        if re.search(r"\bON\b", here[0].plant):
-            new = re.sub(r"\bON\b", here[0].switch(), here[0].plant)
+        plants = [re.sub(r"\bOLD\b", lambda _: old, f.plant) for f in here]
+        if says_on(here[0]):
+            new = re.sub(r"\bON\b", here[0].switch(), plants[0])
         elif here[0].file.endswith(".py"):
-            new = f"({here[0].plant} if {here[0].switch()} else {old})"
+            new = f"({plants[0]} if {here[0].switch()} else {old})"
         else:
-            new = "".join(f"if {f.switch()} {{ {f.plant} }} else " for f in here) + f"{{ {old} }}"
-            if not old.rstrip().endswith(";"):
+            new = "".join(f"if {f.switch()} {{ {plant} }} else " for f, plant in zip(here, plants)) + f"{{ {old} }}"
+            if not old.endswith(";"):
                 new = f"({new})"
         text = text[:start] + new + text[end:]
-    return text, misfits
+    return text
 
 
 def copy_tree(faults):
@@ -175,16 +299,12 @@ def copy_tree(faults):
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
     ).stdout.split("\0")
-    files = [p for p in listed if p and (ROOT / p).is_file()]
-    by_file, misfits = {}, []
-    for f in faults:
-        by_file.setdefault(f.file, []).append(f)
-    for path in files:
+    known = {p for p in listed if p and (ROOT / p).is_file()}
+    for path in known:
         data = (ROOT / path).read_bytes()
-        if path in by_file:
-            text, bad = planted(data.decode(), by_file.pop(path))
-            misfits += bad
-            data = text.encode()
+        here = [f for f in faults if f.file == path]
+        if here:
+            data = planted(data.decode(), here).encode()
         if path in CRATES:
             data += SWITCH.format("" if path == "src/lib.rs" else "(crate)").encode()
         if path == "src/lib.rs":
@@ -194,14 +314,9 @@ def copy_tree(faults):
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_bytes(data)
             shutil.copymode(ROOT / path, to)
-    known = set(files)
     for to in TREE.rglob("*"):
-        path = to.relative_to(TREE)
-        if to.is_file() and path.as_posix() not in known:
+        if to.is_file() and to.relative_to(TREE).as_posix() not in known:
             to.unlink()
-    for missing in by_file.values():
-        misfits += missing
-    return misfits
 
 
 def target_of(run):
@@ -209,6 +324,7 @@ def target_of(run):
 
 
 def build(targets):
+    """The test programs of the copy."""
     target = COPY / "target"
     if not target.exists():
         built = ROOT / "target" / "tests"
@@ -216,8 +332,7 @@ def build(targets):
             if (built / part).exists():
                 shutil.copytree(built / part, target / "tests" / part, symlinks=True)
     # Other crates stay as they were built.
-    command = ["cargo", "test", "--profile", "tests"]
-    command += ["--no-run", "--message-format=json-render-diagnostics"]
+    command = ["cargo", "test", "--profile", "tests", "--no-run", "--message-format=json-render-diagnostics"]
     for t in sorted(targets):
         command += ["--lib"] if t == "lib" else ["--test", t]
     env = dict(os.environ, CARGO_TARGET_DIR=str(target), CARGO_INCREMENTAL="1")
@@ -234,171 +349,108 @@ def build(targets):
         if message.get("executable") and message.get("profile", {}).get("test"):
             kind = message["target"]["kind"][0]
             programs["lib" if kind == "lib" else message["target"]["name"]] = message["executable"]
-    known = json.loads(PROGRAMS.read_text()) if PROGRAMS.exists() else {}
-    PROGRAMS.write_text(json.dumps(known | programs, indent=1))
     return programs
 
 
-class Runner:
-    def __init__(self, programs, limit):
-        self.programs, self.limit = programs, limit
-        # What each run takes without a fault, and whether it fails then, by the program's time.
-        self.times = json.loads(TIMES.read_text()) if TIMES.exists() else {}
+def run_tests(programs, run, number, limit):
+    """Runs tests until the first fails: its name, or None if all pass."""
+    target, _, word = run.partition("::")
+    python = ROOT / ".venv" / "bin" / "python"
+    env = dict({"ATTNC_TEST_PYTHON": str(python)} if python.is_file() else {})
+    env |= dict(os.environ, ATTNC_FAULT=str(number), INSTA_UPDATE="no", INSTA_WORKSPACE_ROOT=str(TREE),
+                CARGO_MANIFEST_DIR=str(TREE), RUST_BACKTRACE="0")
+    command = [programs[target]] + ([word] if word else [])
+    command += [part for skipped in FORM for part in ("--skip", skipped)]
+    process = subprocess.Popen(command, cwd=TREE, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                               text=True, errors="replace", start_new_session=True)
+    late = threading.Event()
 
-    def stamp(self, run):
-        return os.stat(self.programs[target_of(run)]).st_mtime_ns
+    def stop():
+        late.set()
+        os.killpg(process.pid, 9)
 
-    def without_fault(self, run):
-        """What fails without any fault, or None."""
-        known = self.times.get(run)
-        if not known or known["stamp"] != self.stamp(run):
-            begin = time.time()
-            failed = self.run(run, 0, self.limit)
-            known = {"stamp": self.stamp(run), "seconds": time.time() - begin, "failed": failed}
-            self.times[run] = known
-            TIMES.write_text(json.dumps(self.times, indent=1))
-        return known["failed"]
-
-    def seconds(self, run):
-        return self.times[run]["seconds"]
-
-    def order(self, fault, results):
-        """The fault's runs, the cheapest chance first."""
-        caught = [r["by"].partition(" ")[0] for r in results.values() if r["by"] and r.get("file") == fault.file]
-
-        def cost(run):
-            return (self.seconds(run) + 0.2) * (len(caught) + 3) / (caught.count(target_of(run)) + 1)
-
-        return sorted(fault.runs, key=cost)
-
-    def try_run(self, run, number):
-        # What takes ten times as long as without a fault hangs.
-        return self.run(run, number, min(self.limit, int(10 * self.seconds(run)) + 30))
-
-    def run(self, run, number, limit):
-        """Runs tests until the first fails: its name, or None if all pass."""
-        target, _, word = run.partition("::")
-        python = ROOT / ".venv" / "bin" / "python"
-        env = dict({"ATTNC_TEST_PYTHON": str(python)} if python.is_file() else {})
-        env |= dict(os.environ, ATTNC_FAULT=str(number), INSTA_UPDATE="no", INSTA_WORKSPACE_ROOT=str(TREE),
-                   CARGO_MANIFEST_DIR=str(TREE), RUST_BACKTRACE="0")
-        command = [self.programs[target]] + ([word] if word else [])
-        command += [part for skipped in FORM for part in ("--skip", skipped)]
-        process = subprocess.Popen(command, cwd=TREE, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                   text=True, errors="replace", start_new_session=True)
-        late = threading.Event()
-
-        def stop():
-            late.set()
-            os.killpg(process.pid, 9)
-
-        timer = threading.Timer(limit, stop)
-        timer.start()
-        failed = None
-        try:
-            for line in process.stdout:
-                found = re.match(r"test (\S+).* \.\.\. FAILED", line)
-                if found:
-                    failed = found.group(1)
-                    os.killpg(process.pid, 9)
-                    break
-        finally:
-            status = process.wait()
-            timer.cancel()
-        if late.is_set():
-            return f"({limit} s are over)"
-        if failed is None and status != 0:
-            return f"(status {status})"
-        return failed
+    timer = threading.Timer(limit, stop)
+    timer.start()
+    failed = None
+    try:
+        for line in process.stdout:
+            found = re.match(r"test (\S+).* \.\.\. FAILED", line)
+            if found:
+                failed = found.group(1)
+                os.killpg(process.pid, 9)
+                break
+    finally:
+        status = process.wait()
+        timer.cancel()
+    if late.is_set():
+        return f"({limit} s are over)"
+    if failed is None and status != 0:
+        return f"(status {status})"
+    return failed
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", metavar="PATTERN", help="faults whose names match this regular expression")
-    parser.add_argument("--runs", metavar="TARGETS", help="run these tests instead of the faults' own")
+    parser.add_argument("--only", metavar="PATTERN", default="", help="faults whose names match this regular expression")
     parser.add_argument("--list", action="store_true", help="print the faults")
     parser.add_argument("--build", action="store_true", help="build the copy and stop")
-    parser.add_argument("--kept", action="store_true", help="do not bring the copy up to date")
-    parser.add_argument("--again", action="store_true", help="try also what was caught before")
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1)), help="faults tried at once")
-    parser.add_argument("--limit", type=int, default=300, metavar="SECONDS", help="a test that takes longer hangs")
     args = parser.parse_args()
-    everything = read_lists()
-    faults = [f for f in everything if re.search(args.only or "", f.name)]
-    if args.runs:
-        for f in faults:
-            f.runs = [r.strip() for r in args.runs.split(",")]
+    everything, wrong = read_lists()
+    if wrong:
+        sys.exit("\n".join(wrong))
+    faults = [f for f in everything if re.search(args.only, f.name)]
     if args.list:
         for f in faults:
             print(f"{f.name:32} {f.file}: {f.means}")
         return 0
 
     TREE.mkdir(parents=True, exist_ok=True)
-    misfits = [] if args.kept else copy_tree(everything)
-    for f in misfits:
-        print(f"{f.name}: its text does not stand once in {f.file}, or overlaps another fault's", file=sys.stderr)
-    faults = [f for f in faults if f not in misfits]
+    copy_tree(everything)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    if args.again:
-        for f in faults:
-            results.pop(f.key(), None)
-    todo = [f for f in faults if not results.get(f.key(), {}).get("by")]
-    targets = {target_of(r) for f in everything for r in f.runs}
-    if args.only or args.runs:
-        targets = {target_of(r) for f in (faults if args.build else todo) for r in f.runs}
-    programs = json.loads(PROGRAMS.read_text()) if args.kept else build(targets) if targets else {}
-    runner = Runner(programs, args.limit)
+    todo = [f for f in faults if not results.get(f.key)]
+    programs = build({target_of(r) for f in (faults if args.build else todo) for r in f.runs})
     if args.build:
-        return 1 if misfits else 0
+        return 0
 
-    # What fails without any fault says nothing.
-    broken = set()
-    pool = ThreadPoolExecutor(args.jobs)
-    for run, failed in pool.map(lambda r: (r, runner.without_fault(r)), sorted({r for f in todo for r in f.runs})):
-        if failed:
-            print(f"{run} fails without a fault: {failed}", file=sys.stderr)
-            broken.add(run)
+    # How long each run takes without a fault, and what fails then; measured when a fault first needs it.
+    baseline, locks, lock = {}, {r: threading.Lock() for f in todo for r in f.runs}, threading.Lock()
 
-    lock = threading.Lock()
+    def without_fault(run):
+        with locks[run]:
+            if run not in baseline:
+                begin = time.time()
+                failed = run_tests(programs, run, 0, MOST_SECONDS)
+                baseline[run] = time.time() - begin, failed
+                if failed:
+                    print(f"{run} fails without a fault, and is left out: {failed}", file=sys.stderr)
+        return baseline[run]
 
-    def try_one(f):
+    def try_fault(f):
         begin, by = time.time(), None
-        with lock:
-            runs = runner.order(f, results)
-        for run in runs:
-            if run in broken:
+        for run in f.runs:
+            seconds, broken = without_fault(run)
+            if broken:
                 continue
-            failed = runner.try_run(run, f.number)
+            # What takes ten times as long as without a fault hangs.
+            failed = run_tests(programs, run, f.number, min(MOST_SECONDS, int(10 * seconds) + 30))
             if failed:
-                by = f"{run.partition('::')[0]} {failed}"
+                by = f"{target_of(run)} {failed}"
                 break
         with lock:
-            results[f.key()] = {"name": f.name, "file": f.file, "by": by}
+            results[f.key] = by
             RESULTS.write_text(json.dumps(results, indent=1))
-            said = by or ("(equal)" if f.equal else "NOT CAUGHT")
-            print(f"{f.name:34} {said}   {time.time() - begin:.0f} s", flush=True)
+            print(f"{f.name:34} {by or 'NOT CAUGHT'}   {time.time() - begin:.0f} s", flush=True)
 
-    list(pool.map(try_one, todo))
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    list(pool.map(try_fault, todo))
 
     print("\nfault                              caught by")
-    caught = missed = equal = 0
-    wrong = []
     for f in faults:
-        by = results[f.key()]["by"]
-        if f.equal:
-            equal += 1
-            if by:
-                wrong.append(f.name)
-        elif by:
-            caught += 1
-        else:
-            missed += 1
-        print(f"{f.name:34} {by or ('equal: ' + f.equal if f.equal else 'NOT CAUGHT')}")
-    share = 100 * caught / max(1, caught + missed)
-    print(f"\n{caught} of {caught + missed} caught, {share:.1f} in 100; {equal} without effect")
-    for name in wrong:
-        print(f"{name} is said to have no effect, and was caught", file=sys.stderr)
-    return 0 if share >= SHARE and not misfits and not broken and not wrong else 1
+        print(f"{f.name:34} {results[f.key] or 'NOT CAUGHT'}")
+    caught = sum(bool(results[f.key]) for f in faults)
+    share = 100 * caught / max(1, len(faults))
+    print(f"\n{caught} of {len(faults)} caught, {share:.1f} in 100")
+    return 0 if share >= SHARE and not any(failed for _, failed in baseline.values()) else 1
 
 
 if __name__ == "__main__":
