@@ -268,7 +268,7 @@ mod tests {
             prepend_module_to_snapshot => false,
             omit_expression => true,
         }, {
-            insta::assert_snapshot!("dot", format!("{}----------\n{}", crate::ir::text::print(&module), dot(&module)));
+            insta::assert_snapshot!("graphviz", format!("{}----------\n{}", crate::ir::text::print(&module), dot(&module)));
         });
     }
 }

@@ -23,8 +23,8 @@
 //! * its class ([`Row::class`]), which each IR defines;
 //! * its [`Effects`];
 //! * how the result's type is determined ([`Gives`]);
-//! * the rule that checks operands and result: a function of the types ([`OperandTypes`]) and of the
-//!   fields;
+//! * the rule that checks operands and result: a function of the types ([`OperandTypes`]) and of
+//!   the fields;
 //! * its meaning, in one line.
 //!
 //! `Op of Class, types T, with Gpu: GpuOp;` says that the variant `Op::Gpu` holds a `GpuOp`, which

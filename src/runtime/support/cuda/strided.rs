@@ -1,8 +1,8 @@
 //! Decomposes a copy between two layouts of a tensor into pieces that one kernel launch can copy.
 //!
 //! In: extents, and for each axis its stride in bytes in both layouts. Out: [`Axes`], merged where
-//! possible; [`Axes::pieces`] enumerates parts of at most [`MAX_LAUNCH_ELEMENTS`] elements along at most
-//! [`KERNEL_AXES`] axes. This file must not access memory or call the driver.
+//! possible; [`Axes::pieces`] enumerates parts of at most [`MAX_LAUNCH_ELEMENTS`] elements along at
+//! most [`KERNEL_AXES`] axes. This file must not access memory or call the driver.
 
 /// Number of axes in the kernel's parameters.
 pub(crate) const KERNEL_AXES: usize = 8;

@@ -453,7 +453,7 @@ impl Turn {
         Turn { own, other: kb.index_binary(BinaryOp::Sub, both, w) }
     }
 
-    /// Number of threads that meet at a barrier: those of all consumers.
+    /// Number of threads that meet at a barrier: all threads of all consumers.
     fn threads() -> u32 {
         WARPGROUP * 32 * u32::try_from(CONSUMERS).unwrap_or(1)
     }

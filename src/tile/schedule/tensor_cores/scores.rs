@@ -304,8 +304,8 @@ impl Scores<'_> {
         Some(kb.select(inside, scores, bottom))
     }
 
-    /// Loads an operand of the tile of scores that starts at the key `first`; a sink has no keys, and
-    /// is a column.
+    /// Loads an operand of the tile of scores that starts at the key `first`; a sink has no keys,
+    /// and is a column.
     fn read(&self, kb: &mut KernelBuilder, what: &Formula, first: Option<Value>) -> Option<Value> {
         let (query, key) = (self.of_rows, self.rank - 1);
         let start = first.unwrap_or_else(|| kb.index(0));
