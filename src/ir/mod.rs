@@ -17,8 +17,8 @@
 //! function's. Every instruction has at most one result. Values are numbered in order before
 //! printing.
 
-mod graphviz;
 mod function;
+mod graphviz;
 pub mod interp;
 mod needed;
 mod op;
@@ -29,8 +29,8 @@ mod signature;
 pub mod text;
 mod verify;
 
-pub use graphviz::dot;
 pub use function::{BlockData, Body, Function, GraphIr, InstData, Module, Terminator, Type};
+pub use graphviz::dot;
 pub use needed::needed_without_taps;
 pub(crate) use op::mask_operands;
 pub use op::{Class, FusionKind, MaskKind, Op};

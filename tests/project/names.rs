@@ -30,7 +30,8 @@ const LIMITS: &[(&str, usize, &str)] = &[
 fn definitions(name: &str) -> Vec<String> {
     let (kind, word) = name.split_once(' ').expect("a kind and a name");
     let kind = if kind == "type" { "(struct|enum|union|trait|type)" } else { kind };
-    let definition = Regex::new(&format!(r"^\s*(pub(\([\w: ]+\))? )?(const |unsafe )*{kind} {word}\b")).expect("a pattern");
+    let definition =
+        Regex::new(&format!(r"^\s*(pub(\([\w: ]+\))? )?(const |unsafe )*{kind} {word}\b")).expect("a pattern");
     let mut out = Vec::new();
     for path in files("src", &["rs"]) {
         let text = read(&path);
