@@ -23,6 +23,7 @@ mod nvidia;
 mod ops;
 mod outputs;
 mod passes;
+mod record;
 mod reference;
 mod running;
 mod session;
@@ -45,6 +46,7 @@ pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
 use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, ProgramOptions, StdOptions, Target};
 use crate::codegen::cpu::{Arch, Compiled, EmitOptions, clif};
 use crate::diagnostics::did_you_mean;
+use crate::record::Format;
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::source::FileId;
 use crate::tile::Cpu;
@@ -61,7 +63,13 @@ use std::path::Path;
 /// `attnc FILE`: compiles and writes the requested outputs.
 pub fn compile(options: &CompileOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
-    let result = compile_in(&mut session, options);
+    let result = match Outputs::from_options(options) {
+        Ok(out) => {
+            let result = compile_in(&mut session, options, &out);
+            record::finish(&mut session, &out.of_record(), result)
+        }
+        Err(message) => Err(command_line_error(&message)),
+    };
     let result = session.finish(result);
     if options.passes.time_passes {
         session.report_times();
@@ -69,15 +77,15 @@ pub fn compile(options: &CompileOptions) -> Result<(), CommandError> {
     result
 }
 
-fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandError> {
-    let out = Outputs::from_options(options).map_err(|message| command_line_error(&message))?;
+fn compile_in(s: &mut Session, options: &CompileOptions, out: &Outputs) -> Result<(), CommandError> {
     s.stage("read");
     let file = s.read(&options.file).inspect_err(|_| meant_a_command(s, &options.file))?;
     let source = Source::detect(&options.file, &s.text(file));
     out.check(source).map_err(|message| command_line_error(&message))?;
     out.claim(s)?;
+    record::begin(s, out);
     if options.target.is_for(Target::Cuda) {
-        return cuda::compile(s, options, source, file, &out);
+        return cuda::compile(s, options, source, file, out);
     }
     if let Some(kind) = [EmitKind::Ptx, EmitKind::Sass].into_iter().find(|kind| out.has(*kind)) {
         return Err(command_line_error(&format!("`--emit {}` needs `--target cuda`", kind.name())));
@@ -91,7 +99,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
     }
     let (tiers, mut model) = match source {
         Source::Program | Source::Graph => {
-            let Some(graph) = graph_ir(s, options, source, file, &out)? else { return Ok(()) };
+            let Some(graph) = graph_ir(s, options, source, file, out)? else { return Ok(()) };
             let model = stages::describe(s, &graph.interface(), &graph.model, &graph.doc)?;
             levels = levels.for_graph(&graph, stages::generator(options.backend)).keeping(&options.target, &graph)?;
             let wanted = if is_code { levels.all.as_slice() } else { std::slice::from_ref(&levels.shown) };
@@ -107,8 +115,8 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
             }
             (tiers, model)
         }
-        Source::Vector => return vector_text(s, options, file, &out),
-        Source::Clif => return clif_text(s, options, file, &out, levels.arch),
+        Source::Vector => return vector_text(s, options, file, out),
+        Source::Clif => return clif_text(s, options, file, out, levels.arch),
     };
     model.id = tiers.id(&model, &levels, stages::generator(options.backend));
     let only = stages::only(options.kernel.as_deref(), tiers.module(levels.shown))?;
@@ -122,16 +130,22 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
         None => String::new(),
     })?;
 
+    if let Some(module) = tiers.module(levels.shown) {
+        let remarks = (tiers.lowering_remarks(), tiers.visited_blocks());
+        record::tiles(s, (tiers.unscheduled(), module), (&levels.shown.name(), false), (&remarks.0, &remarks.1));
+        record::vectors(s, module, levels.shown);
+    }
+
     // Machine code, and the library that contains it.
-    library(s, &out, &model, |s| {
+    library(s, out, &model, |s| {
         s.stage("generate code");
         s.say(&format!("code for {}", names(&tiers.levels())));
         let level = (source != Source::Tile).then_some(levels.shown);
         let wanted = EmitOptions {
             clif: out.has(EmitKind::Clif),
-            mir: out.has(EmitKind::Mir),
+            mir: out.has(EmitKind::Mir) || record::is_asked(out),
             mir_registers: options.mir_registers,
-            asm: out.has(EmitKind::Asm),
+            asm: out.has(EmitKind::Asm) || record::is_asked(out),
             asm_bytes: options.asm_bytes,
             debug_lines: options.debug_lines,
             remarks: options.passes.remarks,
@@ -152,9 +166,11 @@ fn library(
     model: &ModelDescriptor,
     make: impl FnOnce(&mut Session) -> Result<Compiled, CommandError>,
 ) -> Result<(), CommandError> {
-    if [EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind))
-    {
+    let kinds = [EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Obj, EmitKind::So];
+    if kinds.into_iter().any(|kind| out.has(kind)) || record::is_asked(out) {
         let code = make(s)?;
+        record::code(s, Format::Mir, &code.mir);
+        record::code(s, Format::Asm, &code.asm);
         out.emit(s, EmitKind::Clif, |_| &code.clif)?;
         out.emit(s, EmitKind::Mir, |_| &code.mir)?;
         out.emit(s, EmitKind::Asm, |_| &code.asm)?;
@@ -209,6 +225,7 @@ fn graph_ir(
         s.stage("check types");
         let program = stages::check(s, &mut tree, &options.program);
         s.stop_on_errors()?;
+        record::typed(s, &program);
         out.emit(s, EmitKind::Types, |_| types::dump::dump(&program, file))?;
         if !out.go_beyond(EmitKind::Types) {
             return Ok(None);
@@ -249,10 +266,8 @@ fn clif_text(
     out: &Outputs,
     arch: Arch,
 ) -> Result<(), CommandError> {
-    if let Some(kind) = [EmitKind::Mir, EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python]
-        .into_iter()
-        .find(|k| out.has(*k))
-    {
+    const ALLOWED: [EmitKind; 2] = [EmitKind::Clif, EmitKind::Asm];
+    if let Some(kind) = EmitKind::ALL.into_iter().find(|kind| !ALLOWED.contains(kind) && out.has(*kind)) {
         let message = format!("`--emit {}` needs a model; .clif files contain only functions", kind.name());
         return Err(command_line_error(&message));
     }

@@ -30,7 +30,7 @@
 //!
 //! | folder | what lives there | what it imports | what it must not know |
 //! |---|---|---|---|
-//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `ptx`, `random`, `reference`, `runtime`, `shape`, `simulated`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `ptx`, `random`, `record`, `reference`, `report`, `runtime`, `shape`, `simulated`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
 //! | `cli` | the command line: options, their values and help | `diagnostics`, `shape::Elem` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
 //! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax`, `table` | IR |
@@ -48,7 +48,9 @@
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the measured ceilings of the machine and its GPU | `ptx`, `random`, `runtime`, `shape`, `svg`, `tensor` | compiling, calling |
 //! | `import` | configurations of the Hugging Face hub to programs; a template for each family |  | files, stages |
+//! | `record` | the record of a compilation (`--emit record`): all stages as data, and the relation between their lines |  | any stage |
 //! | `reference` | the language reference: entries as text (`language.txt`), the standard library by signature | `diagnostics`, `shape`, `source`, `syntax`, `types` | bodies, IR |
+//! | `report` | the page that shows a record (`--emit html`) |  | any stage |
 //! | `diagnostics` | messages as data, suggested fixes, codes with explanations, rendering | `source` | any stage |
 //! | `source` | source texts, spans, and the locations that instructions carry |  | tokens, trees, IR |
 //! | `shape` | element types, dimensions in canonical form, facts about them |  | source, IR, machines |
@@ -124,7 +126,9 @@ pub mod panics;
 pub mod passes;
 pub mod ptx;
 pub mod random;
+pub mod record;
 pub mod reference;
+pub mod report;
 pub mod runtime;
 pub mod scalar;
 pub mod shape;

@@ -25,7 +25,7 @@ pub struct CompileOptions {
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// What to write: tokens, ast, types, ir, dot, tile, vector, clif, mir, asm, ptx, sass, obj,
-    /// so, header, python; `=-` is stdout
+    /// so, header, python, record, html; `=-` is stdout
     #[arg(long, value_name = "KIND[=PATH],..", value_delimiter = ',')]
     pub emit: Vec<Emit>,
     /// Code generator for the kernels

@@ -71,11 +71,15 @@ pub enum EmitKind {
     Header,
     /// The Python wrapper.
     Python,
+    /// All stages as data.
+    Record,
+    /// The same as a page to look at.
+    Html,
 }
 
 impl EmitKind {
     /// All formats, in the order of the pipeline.
-    pub const ALL: [EmitKind; 16] = [
+    pub const ALL: [EmitKind; 18] = [
         EmitKind::Tokens,
         EmitKind::Ast,
         EmitKind::Types,
@@ -92,6 +96,8 @@ impl EmitKind {
         EmitKind::So,
         EmitKind::Header,
         EmitKind::Python,
+        EmitKind::Record,
+        EmitKind::Html,
     ];
 
     /// The name on the command line.
@@ -112,6 +118,8 @@ impl EmitKind {
             EmitKind::So => "so",
             EmitKind::Header => "header",
             EmitKind::Python => "python",
+            EmitKind::Record => "record",
+            EmitKind::Html => "html",
             EmitKind::Dot => "dot",
         }
     }
@@ -134,6 +142,8 @@ impl EmitKind {
             EmitKind::So => "so",
             EmitKind::Header => "h",
             EmitKind::Python => "py",
+            EmitKind::Record => "json",
+            EmitKind::Html => "html",
             EmitKind::Dot => "dot",
         }
     }
@@ -163,6 +173,8 @@ impl EmitKind {
             EmitKind::So => "a shared library",
             EmitKind::Header => "a C header",
             EmitKind::Python => "a Python wrapper",
+            EmitKind::Record => "a record of the compilation",
+            EmitKind::Html => "a report",
         }
     }
 
@@ -185,6 +197,8 @@ impl EmitKind {
             EmitKind::So => "the shared library",
             EmitKind::Header => "the C header",
             EmitKind::Python => "the Python wrapper",
+            EmitKind::Record => "every stage as JSON, with the relation between their lines",
+            EmitKind::Html => "every stage as one page for a browser: click a value to see it at all levels",
         }
     }
 }

@@ -22,6 +22,11 @@ pub fn render_all(diagnostics: &Diagnostics, sources: &SourceMap) -> String {
     text
 }
 
+/// All diagnostics as values, sorted by location.
+pub fn objects(diagnostics: &Diagnostics, sources: &SourceMap) -> Vec<Value> {
+    diagnostics.sorted().into_iter().map(|d| object(d, sources)).collect()
+}
+
 /// A message without a code or location, on one line.
 pub fn plain(severity: Severity, message: &str, notes: &[String]) -> String {
     let mut rendered = format!("{}: {message}\n", level(severity));

@@ -9,10 +9,11 @@ use super::levels::Levels;
 use super::outputs::{Outputs, Source};
 use super::session::{CommandError, Session, command_line_error, tell};
 use super::stages::{self, Tiers};
-use super::{graph_ir, library, nvidia, variants};
+use super::{graph_ir, library, nvidia, record, variants};
 use crate::cli::{CompileOptions, EmitKind, Gpu, Target};
 use crate::codegen::cpu::EmitOptions;
 use crate::ptx::sim::Mode;
+use crate::record::Format;
 use crate::simulated::{Simulated, schedule};
 use crate::source::FileId;
 use crate::tile::verify::VerifiedModule;
@@ -47,7 +48,7 @@ pub(super) fn compile(
         return Err(command_line_error(&message));
     }
     let is_library = OF_LIBRARY.into_iter().any(|kind| out.has(kind));
-    let is_dump = DUMPS.into_iter().any(|kind| out.has(kind));
+    let is_dump = DUMPS.into_iter().any(|kind| out.has(kind)) || record::is_asked(out);
     let mut levels = Levels::from_options(&options.target);
     if out.has(EmitKind::So) {
         levels.run_here()?;
@@ -117,7 +118,14 @@ fn dumps(
         Some(part) => tile::text::print_part(&scheduled, part),
         None => tile::text::print(&scheduled),
     })?;
-    let Some(last) = [EmitKind::Sass, EmitKind::Ptx].into_iter().find(|kind| out.has(*kind)) else { return Ok(()) };
+    if record::is_asked(out) {
+        let forms = variants::forms(tiles, &scheduled);
+        record::tiles(s, (Some(tiles), &scheduled), (kind.name(), true), ("", &forms));
+    }
+    let Some(last) = [EmitKind::Sass, EmitKind::Ptx].into_iter().find(|kind| out.has(*kind) || record::is_asked(out))
+    else {
+        return Ok(());
+    };
     s.stage("generate code");
     let (mut module, infos) = variants::compiled(s, &scheduled, kind, is_text)?;
     match only {
@@ -137,6 +145,7 @@ fn dumps(
         None => {}
     }
     let text = crate::ptx::text::print(&module);
+    record::code(s, Format::Ptx, &text);
     out.emit(s, EmitKind::Ptx, |_| &text)?;
     if !out.has(EmitKind::Sass) {
         return Ok(());

@@ -142,6 +142,17 @@ impl Outputs {
         self.places.iter().any(|(asked, _)| *asked > kind)
     }
 
+    /// The record and its page, if they were requested.
+    pub(super) fn of_record(&self) -> Vec<(EmitKind, PathBuf)> {
+        let is_one = |(kind, _): &&(EmitKind, PathBuf)| [EmitKind::Record, EmitKind::Html].contains(kind);
+        self.places.iter().filter(is_one).cloned().collect()
+    }
+
+    /// The command that reproduces the outputs, without them.
+    pub(super) fn command(&self) -> &str {
+        &self.command
+    }
+
     /// Writes an output if it was requested; `make` runs only then.
     pub(super) fn emit<T: AsRef<[u8]>>(
         &self,
@@ -169,6 +180,7 @@ impl Outputs {
             EmitKind::Asm => "#",
             EmitKind::Tokens | EmitKind::Ast | EmitKind::Types => return String::new(),
             EmitKind::Obj | EmitKind::So | EmitKind::Header | EmitKind::Python => return String::new(),
+            EmitKind::Record | EmitKind::Html => return String::new(),
         };
         let kernel = self.kernel.as_ref().filter(|_| OF_KERNELS.contains(&kind));
         let kernel = kernel.map_or(String::new(), |name| format!(" --kernel {name}"));

@@ -5,15 +5,17 @@
 //! that reproduces it.
 
 use super::outputs::agrees;
+use super::record;
 use super::session::{CommandError, Session, command_line_error, message, reason};
 use crate::cli::{EmitKind, FloatMode, OptOptions, PassOptions, PrintChanged, TargetOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::files;
 use crate::passes::{
-    self, Collected, Float, Level, OptError, Options, PassError, Select, Sink, find_pass, optimise_text,
+    self, Collected, Float, Level, OptError, Options, PassError, Select, Sink, Step, find_pass, optimise_text,
     parse_pass_list,
 };
+use crate::record::Record;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -97,12 +99,14 @@ pub fn broken_pass(error: &PassError) -> CommandError {
 pub struct Dumps<'a> {
     folder: Option<&'a Path>,
     files: Collected,
+    /// The record of the compilation, if it is an output.
+    pub(super) record: Option<Box<Record>>,
 }
 
 impl<'a> Dumps<'a> {
     /// Dumps for these options.
     pub fn new(options: &'a PassOptions) -> Dumps<'a> {
-        Dumps { folder: options.dump_dir.as_deref(), files: Collected::default() }
+        Dumps { folder: options.dump_dir.as_deref(), files: Collected::default(), record: None }
     }
 
     /// Writes the collected files.
@@ -128,5 +132,9 @@ impl Sink for Dumps<'_> {
 
     fn file(&mut self, name: &str, text: &str) {
         self.files.file(name, text);
+    }
+
+    fn step(&mut self, step: &Step<'_>) {
+        self.record.iter_mut().for_each(|record| record::pass(record, step));
     }
 }

@@ -7,6 +7,7 @@ use crate::cli::{Colour, MessageFormat, MessageOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, json, render_all};
 use crate::files::{self, Batch, Identity};
+use crate::record::Record;
 use crate::source::{FileId, SourceMap, Span};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Read, Write};
@@ -68,6 +69,8 @@ pub struct Session {
     batch: Batch,
     /// Their paths.
     written: Vec<PathBuf>,
+    /// The record of the compilation, if it is an output.
+    pub(super) record: Option<Box<Record>>,
     stages: Vec<(&'static str, Duration)>,
     running: Option<(&'static str, Instant)>,
 }
@@ -90,6 +93,7 @@ impl Session {
             outputs: Vec::new(),
             batch: Batch::default(),
             written: Vec::new(),
+            record: None,
             stages: Vec::new(),
             running: None,
         }

@@ -7,6 +7,7 @@
 use super::bugs::{Saved, bug};
 use super::levels::Levels;
 use super::passes::{Dumps, broken_pass};
+use super::record;
 use super::session::{CommandError, Session, command_line_error, reason};
 use super::variants::{GpuTier, kinds_of, no_code, variants};
 use crate::cli::{Binding, CodeBackend, PassOptions, ProgramOptions};
@@ -275,7 +276,10 @@ pub(super) fn optimise(
     asked: &PassOptions,
 ) -> Result<(), CommandError> {
     let mut dumps = Dumps::new(asked);
+    dumps.record = s.record.take();
+    dumps.record.iter_mut().for_each(|record| record::graph(record, "lowering", module));
     let done = passes::optimise(module, options, &mut dumps);
+    s.record = dumps.record.take();
     dumps.finish(s)?;
     done.map(|_| ()).map_err(|error| broken_pass(&error))
 }
@@ -407,9 +411,14 @@ impl Tiers {
         Ok(Tiers { list, gpus: Vec::new(), unscheduled: Some(unscheduled), is_text: true, remarks: Vec::new() })
     }
 
+    /// A line for each remark of lowering.
+    pub(super) fn lowering_remarks(&self) -> String {
+        self.remarks.iter().map(|remark| format!("remark: {remark}\n")).collect()
+    }
+
     /// A line for each attention with a formula mask: how much of it is computed with the best
     /// instruction set.
-    fn visited_blocks(&self) -> String {
+    pub(super) fn visited_blocks(&self) -> String {
         let (Some((level, module)), Some(unscheduled)) = (self.list.first(), &self.unscheduled) else {
             return String::new();
         };
@@ -561,10 +570,13 @@ pub(super) fn machine_code(
     })?;
     let modules = tiers.list.iter().map(|(_, module)| module).chain(tiers.gpus.iter().map(|tier| &tier.module));
     if let Some(module) = modules.take(usize::from(wanted.remarks)).next() {
-        let lowering = tiers.remarks.iter().map(|remark| format!("remark: {remark}\n"));
-        let all = lowering
-            .chain([tiers.visited_blocks(), tiers.gpu_forms(), made.remarks(&module.name, &module.files)])
-            .collect::<String>();
+        let all = [
+            tiers.lowering_remarks(),
+            tiers.visited_blocks(),
+            tiers.gpu_forms(),
+            made.remarks(&module.name, &module.files),
+        ]
+        .concat();
         let _ = io::stderr().lock().write_all(all.as_bytes());
     }
     Ok(made)

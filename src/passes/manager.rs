@@ -20,6 +20,21 @@ pub trait Sink {
     fn text(&mut self, text: &str);
     /// The IR after a pass, for `--dump-dir`. File names sort in the order of the passes.
     fn file(&mut self, name: &str, text: &str);
+    /// A run of a pass over the module. By default it is ignored.
+    fn step(&mut self, _step: &Step<'_>) {}
+}
+
+/// A run of a pass, for a record of the compilation.
+#[derive(Debug)]
+pub struct Step<'a> {
+    /// Name of the pass.
+    pub pass: &'static str,
+    /// Did it change a function?
+    pub changed: Changed,
+    /// The module after it.
+    pub module: &'a Module,
+    /// Its new remarks.
+    pub remarks: &'a [Remark],
 }
 
 /// A sink that collects its input in memory.
@@ -178,6 +193,8 @@ impl<'a> Manager<'a> {
             return Err(PassError { pass: pass.name, before, errors: errors.to_string() });
         }
         if !self.again || changed == Changed::Yes {
+            let remarks = self.context.remarks.get(remarks..).unwrap_or_default();
+            self.sink.step(&Step { pass: pass.name, changed, module: self.module, remarks });
             self.report(pass, changed, before.as_ref());
         }
         if changed == Changed::No {

@@ -45,7 +45,7 @@ mod simplify;
 mod simplify_cfg;
 mod single_trip;
 
-pub use manager::{Collected, PassError, Sink, run_passes};
+pub use manager::{Collected, PassError, Sink, Step, run_passes};
 pub use options::{Float, Level, Options, PrintChanged, Select};
 pub use pipeline::{OptError, optimise, optimise_text};
 pub use registry::{PASSES, Pass, find_pass, parse_pass_list};

@@ -13,11 +13,20 @@ use super::typed::{
 };
 use super::values::show_scalar;
 use crate::shape::Dim;
-use crate::source::FileId;
+use crate::source::{FileId, Span};
 
 /// The declarations of one file of a program.
 pub fn dump(program: &Program, file: FileId) -> String {
-    let mut dump = Dump { program, function: None, text: String::new(), depth: 0 };
+    dumped(program, file).text
+}
+
+/// The expressions of one file: range, operation, type.
+pub fn expressions(program: &Program, file: FileId) -> Vec<(Span, String, String)> {
+    dumped(program, file).expressions
+}
+
+fn dumped(program: &Program, file: FileId) -> Dump<'_> {
+    let mut dump = Dump { program, function: None, text: String::new(), depth: 0, expressions: Vec::new() };
     for (id, layer) in (0..).map(LayerId).zip(&program.layers) {
         if layer.span.file == file {
             dump.layer(id);
@@ -26,7 +35,7 @@ pub fn dump(program: &Program, file: FileId) -> String {
     for function in program.functions.iter().filter(|f| f.owner.is_none() && f.span.file == file) {
         dump.function(function);
     }
-    dump.text
+    dump
 }
 
 struct Dump<'a> {
@@ -34,6 +43,8 @@ struct Dump<'a> {
     function: Option<&'a Function>,
     text: String,
     depth: usize,
+    /// Each with its operation and type.
+    expressions: Vec<(Span, String, String)>,
 }
 
 impl<'a> Dump<'a> {
@@ -219,6 +230,7 @@ impl<'a> Dump<'a> {
             return;
         }
         let head = self.head(expr);
+        self.expressions.push((expr.span, head.clone(), expr.ty.to_string()));
         self.line(&format!("{before}{head} : {}", expr.ty));
         self.nested(|dump| dump.operands(expr));
     }

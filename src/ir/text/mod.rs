@@ -53,7 +53,7 @@ mod parse;
 mod print;
 
 pub use parse::{Parsed, parse};
-pub use print::{Anchor, Printed, PrintedPart, print, print_function, print_with_anchors};
+pub use print::{Anchor, Printed, PrintedPart, print, print_function, print_with_anchors, print_with_entities};
 
 #[cfg(test)]
 mod tests;

@@ -69,7 +69,17 @@ pub fn print(module: &Module) -> String {
 
 /// The text of a module, and the line number of each part.
 pub fn print_with_anchors(module: &Module) -> Printed {
-    let mut p = Printer { out: Printed::default(), line: 0, files: &module.files, function: None };
+    printed(module, false)
+}
+
+/// Text in which a value has the same number after each pass: that of its entity. In fused regions
+/// `%7.2` is value 2 of the region of `%7`.
+pub fn print_with_entities(module: &Module) -> String {
+    printed(module, true).text
+}
+
+fn printed(module: &Module, entities: bool) -> Printed {
+    let mut p = Printer { out: Printed::default(), line: 0, files: &module.files, function: None, entities };
     p.out.text += "module ";
     p.out.text += &quoted(&module.name);
     p.end(None, PrintedPart::Head, Loc::default());
@@ -111,7 +121,7 @@ pub fn print_with_anchors(module: &Module) -> Printed {
 
 /// The text of one function; `files` is the module's file table.
 pub fn print_function(f: &Function, files: &[String]) -> String {
-    let mut p = Printer { out: Printed::default(), line: 0, files, function: Some(0) };
+    let mut p = Printer { out: Printed::default(), line: 0, files, function: Some(0), entities: false };
     p.function(f);
     p.out.text
 }
@@ -142,6 +152,8 @@ struct Names {
     blocks: SecondaryMap<Block, Option<u32>>,
     /// Numbers inside fused regions, by their instruction.
     regions: BTreeMap<Inst, Names>,
+    /// Precedes each number, if values are numbered by their entities.
+    prefix: String,
 }
 
 impl Names {
@@ -170,6 +182,19 @@ impl Names {
         }
         names
     }
+
+    /// Numbers values by their entities.
+    fn entities(f: &Function, prefix: String) -> Names {
+        let mut names = Names::new(f, &mut 0);
+        let known: Vec<Value> = names.values.keys().filter(|v| names.values[*v].is_some()).collect();
+        known.into_iter().for_each(|v| names.values[v] = Some(v.as_u32()));
+        for (inst, inner) in &mut names.regions {
+            if let (Op::Fused { body, .. }, Some(v)) = (&f.inst(*inst).op, f.inst(*inst).result) {
+                *inner = Names::entities(body, format!("{prefix}{}.", v.as_u32()));
+            }
+        }
+        Names { prefix, ..names }
+    }
 }
 
 /// Is the instruction a literal that is printed inline?
@@ -183,6 +208,8 @@ struct Printer<'a> {
     line: usize,
     files: &'a [String],
     function: Option<usize>,
+    /// Are values numbered by their entities?
+    entities: bool,
 }
 
 impl Printer<'_> {
@@ -248,7 +275,7 @@ impl Printer<'_> {
     }
 
     fn function(&mut self, f: &Function) {
-        let names = Names::new(f, &mut 0);
+        let names = if self.entities { Names::entities(f, String::new()) } else { Names::new(f, &mut 0) };
         self.header(f, &names);
         for (i, b) in f.layout.iter().enumerate() {
             let _ = write!(self.out.text, "^bb{i}");
@@ -368,7 +395,7 @@ impl Printer<'_> {
 /// A value as an operand: its number, or the literal.
 fn value(f: &Function, names: &Names, v: Value) -> String {
     if let Some(n) = names.values[v] {
-        return format!("%{n}");
+        return format!("%{}{n}", names.prefix);
     }
     match (f.as_const(v), f.ty(v)) {
         (Some(Scalar::Int(n)), Type::Index) => n.to_string(),

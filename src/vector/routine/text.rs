@@ -141,6 +141,11 @@ fn literal(op: &Op) -> Option<String> {
 
 /// Prints a routine.
 pub fn print(routine: &Routine) -> String {
+    print_with(routine, |_| None)
+}
+
+/// Prints a routine, with a comment after each instruction that has one.
+pub fn print_with(routine: &Routine, comment: impl Fn(Inst) -> Option<String>) -> String {
     let names = Names::assign(routine);
     let body = &routine.body;
     let param = |(v, label): &(Value, String)| match label.as_str() {
@@ -165,10 +170,12 @@ pub fn print(routine: &Routine) -> String {
             let _ = match inst.result {
                 Some(v) => {
                     let line = format!("  {} = {text}", names.value(v));
-                    writeln!(out, "{line:TYPE_COLUMN$} : {}", body.ty(v))
+                    write!(out, "{line:TYPE_COLUMN$} : {}", body.ty(v))
                 }
-                None => writeln!(out, "  {text}"),
+                None => write!(out, "  {text}"),
             };
+            let comment = comment(*i).map_or(String::new(), |text| format!("  // {text}"));
+            let _ = writeln!(out, "{comment}");
         }
         let _ = match &data.terminator {
             Terminator::Br(call) => writeln!(out, "  br {}", names.call(call)),

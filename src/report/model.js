@@ -1,0 +1,150 @@
+// The record as rows: what a column shows, and which rows belong to a selection.
+const R = JSON.parse(document.getElementById('record').textContent);
+const CODE = new Set(['vector', 'mir', 'asm', 'ptx']);
+const NAME = /%[A-Za-z0-9_.]+/g;
+const placeKey = (p) => p.join(':');
+const esc = (t) => t.replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]);
+const unique = (list) => [...new Set(list)];
+
+// Line numbers of a text.
+const expanded = new Map();
+function idsOf(n) {
+  if (!expanded.has(n)) {
+    const ids = [], runs = R.texts[n].runs;
+    for (let i = 0; i < runs.length; i += 2) for (let k = 0; k < runs[i + 1]; k++) ids.push(runs[i] + k);
+    expanded.set(n, ids);
+  }
+  return expanded.get(n);
+}
+
+// The lines of the parts of the scheduled tile IR, to which `of` refers.
+const scheduled = R.levels.find((l) => l.name === 'scheduled');
+const parts = new Map();
+if (scheduled) {
+  const n = scheduled.steps.at(-1).text, ids = idsOf(n), list = R.texts[n].parts;
+  list.forEach(([name, start], i) => parts.set(name, ids.slice(start, i + 1 < list.length ? list[i + 1][1] : ids.length)));
+}
+const targetLine = (part, of) => R.lines[(parts.get(part) || [])[of]];
+
+// Expressions by where they start: the longest first.
+const expressions = new Map();
+for (const e of R.expressions) {
+  const key = placeKey(e.slice(0, 3));
+  expressions.set(key, [...(expressions.get(key) || []), e].sort((a, b) => b[3] - a[3] || b[4] - a[4]));
+}
+const placesOfLine = new Map();
+for (const line of R.lines) for (const p of line[1] || []) {
+  const key = p[0] + ':' + p[1];
+  if (!placesOfLine.has(key)) placesOfLine.set(key, new Set());
+  placesOfLine.get(key).add(placeKey(p));
+}
+
+// Rows of one text: {text, at, of, part, offset, id, kind}.
+function rowsOfText(n, format) {
+  const ids = idsOf(n), list = R.texts[n].parts, rows = [];
+  let p = -1, part = '', start = 0, last = null;
+  ids.forEach((id, i) => {
+    if (p + 1 < list.length && list[p + 1][1] === i) { p++; [part, start] = list[p]; last = null; }
+    const [text, own, of] = R.lines[id];
+    const target = of == null ? null : targetLine(part, of);
+    if (target && of !== last && format !== 'vector') {
+      rows.push({ text: '    ' + target[0].trim(), at: target[1] || [], of, part, id: -1, kind: 'comment' });
+    }
+    if (of != null) last = of;
+    const at = own && own.length ? own : target ? target[1] || [] : [];
+    const kind = i === start && part ? 'head' : /^\s*(\^|\.?[\w.]+:$|\/\/|#)/.test(text) ? 'label' : '';
+    rows.push({ text, at, of: of ?? null, part, offset: i - start, id, kind });
+  });
+  return rows;
+}
+
+// Rows of a text with what the step before had instead.
+function rowsOfDiff(before, after) {
+  const old = idsOf(before), rows = rowsOfText(after, 'graph');
+  const has = new Map(), out = [];
+  old.forEach((id, i) => has.set(id, [...(has.get(id) || []), i]));
+  let next = 0;
+  const removed = (to) => {
+    for (; next < to; next++) out.push({ text: R.lines[old[next]][0], at: R.lines[old[next]][1] || [], of: null, part: '', id: old[next], kind: 'del' });
+  };
+  for (const row of rows) {
+    const found = (has.get(row.id) || []).find((i) => i >= next);
+    if (found !== undefined && found - next < 400) { removed(found); next = found + 1; out.push(row); }
+    else out.push({ ...row, kind: 'add' });
+  }
+  removed(old.length);
+  return out;
+}
+
+// Rows of the sources, each line with its remarks and diagnostics below it.
+function sourceRows() {
+  const notes = new Map(), add = (key, note) => notes.set(key, [...(notes.get(key) || []), note]);
+  R.remarks.forEach((r) => r.at && add(r.at[0] + ':' + r.at[1], { text: `${r.missed ? 'not done' : 'done'} · ${r.pass}: ${r.message}`, at: [r.at], kind: r.missed ? 'remark missed' : 'remark' }));
+  for (const d of R.diagnostics) for (const s of d.spans.filter((s) => s.is_primary)) {
+    const file = R.files.findIndex((f) => f.name === s.file_name);
+    add(file + ':' + s.line_start, { text: `${d.level}: ${d.message}`, at: [[file, s.line_start, s.column_start]], kind: 'remark error' });
+  }
+  const rows = [];
+  R.files.forEach((file, f) => {
+    if (R.files.length > 1) rows.push({ text: file.name, at: [], kind: 'head', part: file.name });
+    file.text.replace(/\n$/, '').split('\n').forEach((text, i) => {
+      const key = f + ':' + (i + 1);
+      rows.push({ text, at: [], line: key, number: i + 1, part: file.name, kind: '' });
+      const seen = new Set();
+      for (const note of notes.get(key) || []) if (!seen.has(note.text)) { seen.add(note.text); rows.push({ ...note, part: file.name }); }
+    });
+  });
+  return rows;
+}
+
+// What finds rows by location, by origin and by part.
+function indexed(rows) {
+  if (rows.index) return rows.index;
+  const place = new Map(), of = new Map(), part = new Map();
+  const add = (map, key, i) => { const l = map.get(key); if (l) l.push(i); else map.set(key, [i]); };
+  rows.forEach((row, i) => {
+    if (row.kind === 'comment' || row.kind === 'del') return;
+    for (const p of row.at) add(place, placeKey(p), i);
+    if (row.of != null) add(of, row.part + '#' + row.of, i);
+    if (row.line) add(place, row.line, i);
+    add(part, row.part, i);
+  });
+  return (rows.index = { place, of, part });
+}
+
+const names = (text) => text.match(NAME) || [];
+const hasName = (row, name) => names(row.text).includes(name);
+const defines = (row, name) => row.text.trimStart().startsWith(name + ' = ');
+
+// What a click on a row, or on a value in it, selects.
+function selectionOf(column, row, name) {
+  const selection = { column: column.key, part: row.part, name, places: new Set(), lines: new Set(), target: null, row };
+  if (row.line) {
+    for (const p of placesOfLine.get(row.line) || []) selection.places.add(p);
+    selection.lines.add(row.line);
+    return selection;
+  }
+  let origin = row;
+  if (name) {
+    const own = (indexed(column.rows).part.get(row.part) || []).map((i) => column.rows[i]);
+    const found = own.find((r) => defines(r, name));
+    if (found) origin = found;
+    else if (!CODE.has(column.key)) origin = { at: [], of: null };
+  }
+  for (const p of origin.at) { selection.places.add(placeKey(p)); selection.lines.add(p[0] + ':' + p[1]); }
+  if (column.key === 'scheduled' && origin.offset != null) selection.target = { part: row.part, of: origin.offset };
+  if (CODE.has(column.key) && origin.of != null) selection.target = { part: row.part, of: origin.of };
+  return selection;
+}
+
+// The rows of a column that belong to a selection, in order.
+function matching(column, rows, s) {
+  const index = indexed(rows), all = (map, keys) => [...keys].flatMap((k) => map.get(k) || []);
+  if (column.key === s.column && s.name) return (index.part.get(s.part) || []).filter((i) => hasName(rows[i], s.name));
+  if (s.target && CODE.has(column.key)) return index.of.get(s.target.part + '#' + s.target.of) || [];
+  if (s.target && column.key === 'scheduled') {
+    return (index.part.get(s.target.part) || []).filter((i) => rows[i].offset === s.target.of);
+  }
+  if (column.key === s.column && !s.row.line && !s.places.size) return [rows.indexOf(s.row)].filter((i) => i >= 0);
+  return unique(all(index.place, column.key === 'source' ? s.lines : s.places)).sort((a, b) => a - b);
+}
