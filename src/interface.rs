@@ -114,36 +114,36 @@ impl EntryDecl {
 
 /// The maximum number of tensors of a model, all layers counted: a model is opened by looking up
 /// each by name.
-pub const MOST_TENSORS: u64 = 1 << 20;
+pub const MAX_TENSORS: u64 = 1 << 20;
 
 /// The total number of tensors of these parameters.
 ///
 /// # Errors
-/// A message if there are more than [`MOST_TENSORS`].
+/// A message if there are more than [`MAX_TENSORS`].
 pub fn tensors(params: &[ParamDecl]) -> Result<u64, String> {
     let mut all = 0u64;
     for p in params {
         let own = p.counts.iter().fold(1u64, |n, count| n.saturating_mul(*count));
         all = all.saturating_add(own);
-        if all > MOST_TENSORS {
+        if all > MAX_TENSORS {
             let layers = p.counts.iter().max().copied().unwrap_or(1);
             let cause = match own {
                 0 | 1 => format!("`{}` is one more", p.name),
                 _ => format!("`{}` has {own}, in arrays of up to {layers} layers", p.name),
             };
-            return Err(format!("the model has more than {MOST_TENSORS} tensors, the maximum: {cause}"));
+            return Err(format!("the model has more than {MAX_TENSORS} tensors, the maximum: {cause}"));
         }
     }
     Ok(all)
 }
 
 /// The maximum number of axes of an argument, result or tap that the calling convention supports.
-pub const MOST_AXES: usize = 64;
+pub const MAX_AXES: usize = 64;
 
 /// Checks that these entry points can be called.
 ///
 /// # Errors
-/// A message about a tensor with more than [`MOST_AXES`] axes.
+/// A message about a tensor with more than [`MAX_AXES`] axes.
 pub fn axes(entries: &[EntryDecl]) -> Result<(), String> {
     for f in entries {
         let args = f.args.iter().map(|a| (format!("the argument `{}` of `{}`", a.name, f.name), &a.ty, a.batch));
@@ -151,13 +151,13 @@ pub fn axes(entries: &[EntryDecl]) -> Result<(), String> {
         let results = results.map(|(i, r)| (format!("result {i} of `{}`", f.name), &r.ty, r.batch));
         for (what, ty, batch) in args.chain(results) {
             let axes = ty.rank() - usize::from(batch);
-            if axes > MOST_AXES {
-                return Err(format!("{what} has {axes} axes; calls support up to {MOST_AXES}"));
+            if axes > MAX_AXES {
+                return Err(format!("{what} has {axes} axes; calls support up to {MAX_AXES}"));
             }
         }
         let axes = |t: &TapDecl| t.ty.rank() + t.extents.len();
-        if let Some(t) = f.taps.iter().find(|t| axes(t) > MOST_AXES) {
-            return Err(format!("the tap `{}` has {} axes; calls support up to {MOST_AXES}", t.name, axes(t)));
+        if let Some(t) = f.taps.iter().find(|t| axes(t) > MAX_AXES) {
+            return Err(format!("the tap `{}` has {} axes; calls support up to {MAX_AXES}", t.name, axes(t)));
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use crate::source::{SourceFile, SourceMap};
 use serde_json::{Value, json};
 
 /// The maximum number of lines of text in a span.
-const MOST_LINES: u32 = 16;
+const MAX_LINES: u32 = 16;
 
 /// All diagnostics, sorted by location, one per line; empty if nothing was reported.
 pub fn render_all(diagnostics: &Diagnostics, sources: &SourceMap) -> String {
@@ -109,7 +109,7 @@ fn span(label: &Label, is_primary: bool, sources: &SourceMap) -> Option<Value> {
     let range = file.clamp(label.span);
     let place = |at: usize| file.line_column(u32::try_from(at).unwrap_or(u32::MAX));
     let (start, end) = (place(range.start), place(range.end));
-    let text = (start.line..=end.line.min(start.line.saturating_add(MOST_LINES - 1))).map(|number| {
+    let text = (start.line..=end.line.min(start.line.saturating_add(MAX_LINES - 1))).map(|number| {
         let content = line_of(file, number);
         let last = content.chars().count() as u32 + 1;
         json!({

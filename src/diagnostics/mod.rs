@@ -129,9 +129,9 @@ impl Diagnostic {
 }
 
 /// The maximum number of diagnostics that are kept; a text with more is not a program.
-pub const MOST_KEPT: usize = 1000;
+pub const MAX_KEPT: usize = 1000;
 
-/// The diagnostics of a run, in order of discovery. Beyond [`MOST_KEPT`] they are only counted.
+/// The diagnostics of a run, in order of discovery. Beyond [`MAX_KEPT`] they are only counted.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
@@ -152,7 +152,7 @@ impl Diagnostics {
         if diagnostic.missing.as_ref().is_some_and(|fact| !self.missing.insert(fact.clone())) {
             return;
         }
-        if self.list.len() < MOST_KEPT {
+        if self.list.len() < MAX_KEPT {
             self.list.push(diagnostic);
         } else {
             self.dropped += 1;
@@ -232,20 +232,20 @@ impl IntoIterator for Diagnostics {
 
 /// The maximum number of names considered as corrections of an unknown one, so that an error costs
 /// the same in programs of any size.
-const MOST_SEEN: usize = 1000;
+const MAX_SEEN: usize = 1000;
 /// The maximum number of names of similar length that are compared with it.
-const MOST_COMPARED: usize = 200;
+const MAX_COMPARED: usize = 200;
 
 /// The candidate nearest to `name`, if it is near enough to be a likely correction. Only the first
-/// candidates are considered ([`MOST_SEEN`], [`MOST_COMPARED`]).
+/// candidates are considered ([`MAX_SEEN`], [`MAX_COMPARED`]).
 pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     let allowed = (length / 3).max(1);
     candidates
         .into_iter()
-        .take(MOST_SEEN)
+        .take(MAX_SEEN)
         .filter(|candidate| *candidate != name && candidate.chars().count().abs_diff(length) <= allowed)
-        .take(MOST_COMPARED)
+        .take(MAX_COMPARED)
         .map(|candidate| (edit_distance(name, candidate), candidate))
         .filter(|&(distance, candidate)| {
             distance <= allowed && distance < candidate.chars().count() || name.eq_ignore_ascii_case(candidate)

@@ -9,7 +9,7 @@ use annotate_snippets::{Annotation, AnnotationKind, Level, Renderer, Snippet};
 
 /// The total number of source bytes scanned for all snippets. Only programs with extreme line
 /// lengths or error counts reach it; diagnostics beyond it are only counted.
-const MOST_TEXT: usize = 4 << 20;
+const MAX_TEXT: usize = 4 << 20;
 
 /// Long lines are cut to this width around the marks.
 const WIDTH: usize = 120;
@@ -40,7 +40,7 @@ pub fn render(diagnostic: &Diagnostic, sources: &SourceMap, colour: bool) -> Str
 pub fn render_all(diagnostics: &Diagnostics, sources: &SourceMap, colour: bool) -> String {
     let mut text = String::new();
     let sorted = diagnostics.sorted();
-    let (mut left, mut shown) = (MOST_TEXT, 0);
+    let (mut left, mut shown) = (MAX_TEXT, 0);
     for diagnostic in &sorted {
         let labels = diagnostic.primary.iter().chain(&diagnostic.secondary);
         let length = |label: &Label| sources.get(label.span.file).map_or(0, |file| lines_of(label.span, file).len());

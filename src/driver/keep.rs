@@ -15,9 +15,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Maximum number of names in a message.
-const MOST_NAMES: usize = 8;
+const MAX_NAMES: usize = 8;
 /// Maximum number of lines in the table without `--verbose`.
-const MOST_LINES: usize = 12;
+const MAX_LINES: usize = 12;
 
 /// The parameters whose names match one of the patterns.
 ///
@@ -55,8 +55,8 @@ fn meant(pattern: &str, params: &[ParamDecl]) -> String {
             return format!("; did you mean `{}`?", pattern.replacen(word, near, 1));
         }
     }
-    let listed: Vec<String> = names().take(MOST_NAMES).map(|name| format!("`{name}`")).collect();
-    let more = if params.len() > MOST_NAMES { ", ..." } else { "" };
+    let listed: Vec<String> = names().take(MAX_NAMES).map(|name| format!("`{name}`")).collect();
+    let more = if params.len() > MAX_NAMES { ", ..." } else { "" };
     if listed.is_empty() {
         ": the model has none".to_string()
     } else {
@@ -120,7 +120,7 @@ fn table(rows: &mut [(&PackedWeight, Loss)], verbose: bool) -> String {
         WeightFormat::Int4 => "int4",
     };
     rows.sort_by(|(a, x), (b, y)| y.mean().total_cmp(&x.mean()).then_with(|| a.name.cmp(&b.name)));
-    let shown = if verbose { rows.len() } else { rows.len().min(MOST_LINES) };
+    let shown = if verbose { rows.len() } else { rows.len().min(MAX_LINES) };
     let width = rows.iter().take(shown).map(|(w, _)| w.name.chars().count()).max().unwrap_or(0);
     let mut text =
         format!("weights packed as {format}, errors as shares of the weights (root mean squares; the largest):\n");

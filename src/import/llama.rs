@@ -17,10 +17,10 @@ pub(super) const FACTORS: &str = "rope_freqs.weight";
 
 /// Default length of the cache of a program: caches for today's contexts (131072 tokens) would take
 /// more memory than the weights.
-const MOST_ROOM: i64 = 4096;
+const MAX_ROOM: i64 = 4096;
 
 /// Maximum number of layers of a model with two kinds: its program may name each layer of a period.
-const MOST_MIXED: i64 = 10_000;
+const MAX_MIXED: i64 = 10_000;
 
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
     made(config, names, &["model.", ""])
@@ -77,8 +77,8 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
     let layers = size("num_hidden_layers", 26)?;
     let window = windows::window(config, &family, layers)?;
     let mixed = window.as_ref().is_some_and(|window| window.rule.is_mixed());
-    if mixed && layers > MOST_MIXED {
-        let wanted = format!("at most {MOST_MIXED}, where only some layers have a window");
+    if mixed && layers > MAX_MIXED {
+        let wanted = format!("at most {MAX_MIXED}, where only some layers have a window");
         return Err(config.refuse("num_hidden_layers", &wanted));
     }
     let rope = match gemma3 {
@@ -155,7 +155,7 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
 
     // Layers with a window keep only the visible tokens, in a ring buffer. If all layers have a
     // window shorter than the context, there are only ring buffers.
-    let ring = head && window.as_ref().is_some_and(|w| w.rule.is_mixed() || (w.size < longest && w.size <= MOST_ROOM));
+    let ring = head && window.as_ref().is_some_and(|w| w.rule.is_mixed() || (w.size < longest && w.size <= MAX_ROOM));
     let uniform = head && !mixed;
     let size_of_window = window.as_ref().map(|window| window.size.to_string()).unwrap_or_default();
     // Factors exist only if all layers have one base.
@@ -168,7 +168,7 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         })),
         _ => None,
     };
-    let room = longest.min(MOST_ROOM);
+    let room = longest.min(MAX_ROOM);
     let (cache, fits, rooms, most) = match (head, mixed, ring) {
         (false, ..) => (String::new(), String::new(), "", ""),
         (true, true, _) => (

@@ -17,7 +17,7 @@
 //! function's. Every instruction has at most one result. Values are numbered in order before
 //! printing.
 
-mod dot;
+mod graphviz;
 mod function;
 pub mod interp;
 mod needed;
@@ -29,7 +29,7 @@ mod signature;
 pub mod text;
 mod verify;
 
-pub use dot::dot;
+pub use graphviz::dot;
 pub use function::{BlockData, Body, Function, GraphIr, InstData, Module, Terminator, Type};
 pub use needed::needed_without_taps;
 pub(crate) use op::mask_operands;

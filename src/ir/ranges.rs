@@ -24,7 +24,7 @@ use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::Dim;
 
 /// The maximum increment of a counter: no program iterates often enough to overflow 64 bits.
-const MOST_STEP: i64 = 1 << 10;
+const MAX_STEP: i64 = 1 << 10;
 
 /// Is the index provably within `0..extent` in a block?
 pub fn in_range(f: &Function, cfg: &Cfg, at: Block, index: Value, extent: &Dim) -> bool {
@@ -59,7 +59,7 @@ fn begins(f: &Function, v: Value) -> bool {
 /// Is it the counter, or the counter plus a small constant?
 fn steps(f: &Function, v: Value, counter: Value) -> bool {
     let Some((_, d)) = f.definition(v) else { return v == counter };
-    let small = |v: Value| number(f, v).is_some_and(|n| (0..=MOST_STEP).contains(&n));
+    let small = |v: Value| number(f, v).is_some_and(|n| (0..=MAX_STEP).contains(&n));
     match (&d.op, d.operands.as_slice()) {
         (Op::Binary(BinaryOp::Add), [a, b]) => (*a == counter && small(*b)) || (*b == counter && small(*a)),
         _ => false,

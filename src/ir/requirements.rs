@@ -10,7 +10,7 @@
 //! # Requirements
 //!
 //! * of every tensor, and of the scores of an attention: each extent is an integer and not
-//!   negative, and the bytes fit an `i64` ([`MOST_BYTES`]; an element counts as at least
+//!   negative, and the bytes fit an `i64` ([`MAX_BYTES`]; an element counts as at least
 //!   [`LEAST_SIZE`] bytes, its size in computation);
 //! * of `slice`: `0 <= start`, `start <= stop`, `stop <=` the axis; of `pad`: `0 <= low`, `0 <=
 //!   high`; of `argsort`: `0 <= first`, `first <=` the axis; of `windows`: all lie within the axis;
@@ -32,14 +32,14 @@ use crate::shape::{ADDRESS_BITS, Dim, Fact, Factor, Facts, Relation, Sizes, Tens
 /// The maximum number of elements of a tensor, as far as constant extents determine it.
 pub const MAX_ELEMENTS: i128 = 1 << 40;
 /// The maximum number of bytes of a tensor.
-const MOST_BYTES: i64 = i64::MAX;
+const MAX_BYTES: i64 = i64::MAX;
 /// The minimum number of bytes that an element counts as.
 const LEAST_SIZE: i64 = 4;
 /// A multiple of an argument's size, up to this factor, is known to fit: `2^ADDRESS_BITS` times it
 /// does.
-const MOST_TIMES: i128 = MOST_BYTES as i128 >> ADDRESS_BITS;
+const MAX_TIMES: i128 = MAX_BYTES as i128 >> ADDRESS_BITS;
 /// The maximum number of known facts whose pairwise sums are tried.
-const MOST_PAIRED: usize = 16;
+const MAX_PAIRED: usize = 16;
 
 /// The facts that a function requires and does not state, each with the location of the instruction
 /// that requires it.
@@ -496,7 +496,7 @@ impl<'f> Requirements<'f> {
     fn is_not_negative(&self, d: &Dim) -> bool {
         let beyond = |d: &Dim, known: &Dim| d.sub(known).is_provably_nonnegative();
         let paired = || {
-            let few = self.not_negative.iter().take(MOST_PAIRED);
+            let few = self.not_negative.iter().take(MAX_PAIRED);
             few.clone().any(|a| {
                 let rest = d.sub(a);
                 few.clone().any(|b| beyond(&rest, b))
@@ -510,7 +510,7 @@ impl<'f> Requirements<'f> {
         let times = |c: i128| c.saturating_abs() / size.denominator() + i128::from(c % size.denominator() != 0);
         let mut terms = size.terms().iter().map(|(m, c)| self.sizes.times_an_argument(m, times(*c)));
         let total = terms.try_fold(0_i128, |sum, n| Some(sum.saturating_add(n?)));
-        if total.is_some_and(|n| n <= MOST_TIMES) {
+        if total.is_some_and(|n| n <= MAX_TIMES) {
             return true;
         }
         let sizes = self.facts.known.iter().filter(|fact| fact.is_fit());

@@ -60,7 +60,7 @@ use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
 /// The maximum depth to which a condition is searched.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     rewrite_sites(f, ctx, rewrite)
@@ -97,14 +97,14 @@ fn select(
         return Ok(Some("plain-view"));
     }
     if !keep {
-        let kept = negated(f, at, condition, DEEPEST)?;
+        let kept = negated(f, at, condition, MAX_DEPTH)?;
         become_op(f, i, Op::Where, vec![kept, scores, fill]);
         return Ok(Some("keep-not-hide"));
     }
     if let Some(x) = behind_not(f, condition)
         && takes_up_not(f, x)
     {
-        let plain = negated(f, at, x, DEEPEST)?;
+        let plain = negated(f, at, x, MAX_DEPTH)?;
         become_op(f, i, Op::Where, vec![plain, scores, fill]);
         return Ok(Some("keep-not-hide"));
     }

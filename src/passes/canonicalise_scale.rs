@@ -57,7 +57,7 @@ use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 
 /// The maximum number of movements and casts through which a scale is found.
-const DEEPEST: usize = 4;
+const MAX_DEPTH: usize = 4;
 
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     rewrite_sites(f, ctx, |f, site, ctx| rewrite(f, site, ctx.float))
@@ -252,7 +252,7 @@ fn over_matmul(f: &mut Function, site: &Site) -> Result<Option<&'static str>, St
         // which then rounds less.
         let mut inner = operand;
         let mut over = Vec::new();
-        while over.len() < DEEPEST {
+        while over.len() < MAX_DEPTH {
             let (step, x) = match made_by(f, inner) {
                 Some((_, Op::Transpose { perm }, [x])) => (Over::Transpose(perm.clone()), *x),
                 Some((_, Op::Cast { elem: Elem::F32 }, [x])) if elem_of(f, *x)?.is_float() => (Over::Widen, *x),

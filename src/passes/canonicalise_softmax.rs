@@ -48,7 +48,7 @@ use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 
 /// The maximum depth to which a value is searched for a proof.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut found = 0;
@@ -58,7 +58,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
         if let Some((what, v)) = used_elsewhere(&f.uses(), &softmax) {
             let text = format!("a hand-written softmax stays: its {what} is used elsewhere");
             ctx.missed(f, loc, Condition::Uses, text, vec![(loc_of(f, v), "made here".to_string())]);
-        } else if ctx.float != Float::Fast && !never_minus_infinity(f, softmax.x, DEEPEST) {
+        } else if ctx.float != Float::Fast && !never_minus_infinity(f, softmax.x, MAX_DEPTH) {
             let text = "a hand-written softmax stays: for a row of -inf it yields NaN, `softmax(x)` zeros";
             let place: Loc = loc_of(f, softmax.x);
             let notes = if place.line > 0 { vec![(place, "this may be -inf".to_string())] } else { Vec::new() };

@@ -46,11 +46,11 @@ use super::{Changed, Context};
 use crate::ir::{Block, Function, Inst, Op, Value};
 
 /// The maximum number of sweeps over the function; each moves a transpose one step up.
-const MOST_SWEEPS: usize = 64;
+const MAX_SWEEPS: usize = 64;
 
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
-    for _ in 0..MOST_SWEEPS {
+    for _ in 0..MAX_SWEEPS {
         let before = changed;
         // Values created in this round have no entry in `uses`; they wait for the next round.
         let uses = f.uses();

@@ -25,7 +25,7 @@ struct Counter {
 }
 
 /// The maximum depth of a counter's expression.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 /// The largest constant that is accepted.
 const LARGEST: u64 = 1 << 30;
 
@@ -37,7 +37,7 @@ pub(super) fn is_causal(f: &Function, condition: Value, matrix: &[Dim]) -> bool 
     if !is_matrix(t, matrix) {
         return false;
     }
-    let (Some(a), Some(b)) = (counter(f, *a, DEEPEST), counter(f, *b, DEEPEST)) else { return false };
+    let (Some(a), Some(b)) = (counter(f, *a, MAX_DEPTH), counter(f, *b, MAX_DEPTH)) else { return false };
     // As `low <= high` or `low < high`.
     let (low, high, strict) = match cmp {
         CmpOp::Le => (a, b, false),

@@ -60,7 +60,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::outline::{Index, MOST_OPERANDS, MOST_OPERATIONS, is_copied, names, outline};
+use super::outline::{Index, MAX_OPERANDS, MAX_OPERATIONS, is_copied, names, outline};
 use super::rewrite::remove_unused;
 use super::{Changed, Condition, Context};
 use crate::ir::{Block, Class, Function, FusionKind, Inst, Op, Value, mask_operands};
@@ -76,7 +76,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             if members.is_empty() {
                 continue;
             }
-            if members.len() >= MOST_OPERATIONS || reads(f, inst, &members) > MOST_OPERANDS {
+            if members.len() >= MAX_OPERATIONS || reads(f, inst, &members) > MAX_OPERANDS {
                 let text = "the formula of the mask would make the kernel too large";
                 ctx.missed(f, f.inst(inst).loc, Condition::Size, text, Vec::new());
                 continue;
@@ -141,12 +141,12 @@ fn pairs(f: &Function, attention: Inst) -> Option<[Dim; 2]> {
 /// Is a value a formula over positions or vectors, with an element for each query and key?
 fn is_formula(f: &Function, v: Value, pairs: &[Dim; 2]) -> bool {
     let (mut members, mut order) = (BTreeMap::new(), Vec::new());
-    let is_computed = is_matrix(f, v, pairs) || is_cheap_counter(f, v, DEEPEST);
+    let is_computed = is_matrix(f, v, pairs) || is_cheap_counter(f, v, MAX_DEPTH);
     if !(is_computed && slice(f, v, pairs, &mut members, &mut order)) {
         return false;
     }
     // A formula that is too large is reported as such by the caller.
-    if members.len() > MOST_OPERATIONS {
+    if members.len() > MAX_OPERATIONS {
         return true;
     }
     let mut read = order.iter().flat_map(|i| &f.inst(*i).operands).filter(|x| !members.contains_key(x));
@@ -162,7 +162,7 @@ fn slice(f: &Function, v: Value, pairs: &[Dim; 2], members: &mut BTreeMap<Value,
     if members.contains_key(&v) {
         return true;
     }
-    if members.len() > MOST_OPERATIONS {
+    if members.len() > MAX_OPERATIONS {
         return false;
     }
     let Some((inst, d)) = f.definition(v) else { return false };
@@ -170,7 +170,7 @@ fn slice(f: &Function, v: Value, pairs: &[Dim; 2], members: &mut BTreeMap<Value,
     let spreads = d.op == Op::Broadcast;
     let is_number = |x: &Value| f.tensor(*x).is_some_and(|t| t.rank() == 0);
     let is_inside =
-        is_matrix(f, v, pairs) || is_cheap_counter(f, v, DEEPEST) || spreads && d.operands.iter().all(is_number);
+        is_matrix(f, v, pairs) || is_cheap_counter(f, v, MAX_DEPTH) || spreads && d.operands.iter().all(is_number);
     if !(d.op.info().class == Class::Elementwise || spreads) || !tensors || !is_inside {
         return false;
     }
@@ -183,7 +183,7 @@ fn slice(f: &Function, v: Value, pairs: &[Dim; 2], members: &mut BTreeMap<Value,
 }
 
 /// The maximum depth to which the definition of a vector is searched.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// Does a vector count positions, by cheap operations?
 fn is_cheap_counter(f: &Function, v: Value, depth: usize) -> bool {

@@ -73,9 +73,9 @@ use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
 /// The maximum number of operations that compute an index.
-const MOST_OPERATIONS: usize = 64;
+const MAX_OPERATIONS: usize = 64;
 /// The largest number that may be added to a counter before a comparison.
-const MOST_ADDED: i64 = 1 << 30;
+const MAX_ADDED: i64 = 1 << 30;
 
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut gathers = Vec::new();
@@ -230,7 +230,7 @@ impl Reader<'_> {
         if let Some(known) = self.known.get(&(v, axes)) {
             return *known;
         }
-        if self.known.len() >= MOST_OPERATIONS {
+        if self.known.len() >= MAX_OPERATIONS {
             return None;
         }
         // Counts towards the limit; operands are defined earlier, so there is no cycle.
@@ -245,7 +245,7 @@ impl Reader<'_> {
         let t = f.tensor(v)?;
         if t.rank() == 0 {
             let added = match f.definition(v).map(|(_, d)| &d.op) {
-                Some(Op::Const(Scalar::Int(n))) if n.abs() <= MOST_ADDED => Some(*n),
+                Some(Op::Const(Scalar::Int(n))) if n.abs() <= MAX_ADDED => Some(*n),
                 _ => None,
             };
             return Some(Dependence::Linear { row: 0, column: 0, added });
@@ -288,7 +288,7 @@ fn linear(op: &Op, operands: &[Dependence]) -> Option<Dependence> {
     type Counts = (i64, i64, Option<i64>);
     let both = |sign: i64, [a, b]: [Counts; 2]| {
         let sum = |a: i64, b: i64| a.checked_add(b.checked_mul(sign)?);
-        let added = a.2.zip(b.2).and_then(|(a, b)| sum(a, b)).filter(|n| n.abs() <= MOST_ADDED);
+        let added = a.2.zip(b.2).and_then(|(a, b)| sum(a, b)).filter(|n| n.abs() <= MAX_ADDED);
         Some(Dependence::Linear { row: sum(a.0, b.0)?, column: sum(a.1, b.1)?, added })
     };
     let counts = |x: &Dependence| match x {

@@ -117,7 +117,7 @@ use crate::shape::{Dim, TensorType};
 /// The maximum number of columns of a right operand per row.
 const WIDEST: i64 = 64;
 /// The maximum depth to which the expression of a counter is searched.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let cfg = f.cfg();
@@ -308,12 +308,12 @@ impl Scene<'_> {
         let d = self.f.inst(inst);
         let shape = |v: Value| self.f.tensor(v).map(|t| t.shape.as_slice());
         match (&d.op, d.operands.as_slice()) {
-            (Op::Index { axis }, [x, at]) if !self.inside[*x] && self.counts(*at, DEEPEST) => {
+            (Op::Index { axis }, [x, at]) if !self.inside[*x] && self.counts(*at, MAX_DEPTH) => {
                 let extent = shape(*x)?.get(*axis)?.clone();
                 let rows = Rows { at: *at, extent, taken: (block, inst), window: false };
                 return Some(Stepped { rows, product: None });
             }
-            (Op::Extract { axes }, [x, at]) if !self.inside[*x] && self.counts(*at, DEEPEST) => {
+            (Op::Extract { axes }, [x, at]) if !self.inside[*x] && self.counts(*at, MAX_DEPTH) => {
                 let [axis] = axes.as_slice() else { return None };
                 let extent = shape(*x)?.get(*axis)?.clone();
                 let single = shape(v)?.get(*axis)?.as_const() == Some(1);

@@ -110,7 +110,7 @@ struct FunctionFacts {
 }
 
 /// The maximum number of repetitions of a group of passes; no known program needs as many.
-const MOST_ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 
 impl<'a> Manager<'a> {
     pub(super) fn new(module: &'a mut Module, options: &'a Options, sink: &'a mut dyn Sink) -> Manager<'a> {
@@ -135,7 +135,7 @@ impl<'a> Manager<'a> {
     /// Repeats some passes until they change nothing.
     pub(super) fn until_done(&mut self, passes: fn(&mut Self) -> Result<(), PassError>) -> Result<(), PassError> {
         let (again, mut changed) = (self.again, self.changed);
-        for round in 0..MOST_ROUNDS {
+        for round in 0..MAX_ROUNDS {
             self.again = again || round > 0;
             self.changed = Changed::No;
             passes(self)?;

@@ -95,7 +95,7 @@ use crate::shape::{Dim, Elem};
 const FARTHEST: usize = 4;
 
 /// The maximum number of matmuls that are merged: queries, keys, values, and one more.
-const MOST: usize = 4;
+const MAX_MERGED: usize = 4;
 
 /// The columns of the widest panel of weights on any CPU; the widths on other instruction sets
 /// divide it.
@@ -193,7 +193,7 @@ fn groups(f: &Function, uses: &Uses, block: Block, for_taps: &impl Fn(Value) -> 
                 let notes = vec![(f.inst(before.matmul).loc, "here".to_string())];
                 ctx.missed(f, f.inst(product.matmul).loc, Condition::Shape, text, notes);
             }
-            full = ends_inside || group.fit.len() == MOST;
+            full = ends_inside || group.fit.len() == MAX_MERGED;
         }
         if full {
             done.push(std::mem::take(group));

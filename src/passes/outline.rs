@@ -15,9 +15,9 @@ use crate::shape::{Dim, TensorType};
 
 /// The maximum number of operations in a region: beyond it, a kernel has more intermediate results
 /// than a processor has registers.
-pub(super) const MOST_OPERATIONS: usize = 48;
+pub(super) const MAX_OPERATIONS: usize = 48;
 /// The maximum number of tensors that a region reads.
-pub(super) const MOST_OPERANDS: usize = 16;
+pub(super) const MAX_OPERANDS: usize = 16;
 
 /// Uses of all values, and positions of instructions in the current block; updated as regions are
 /// made, so that it is computed once for all blocks. Outlined instructions leave their block at
@@ -121,7 +121,7 @@ impl<'a> Scene<'a> {
 
     /// Is the region small enough for one kernel?
     pub(super) fn fits(&self, members: &[Inst]) -> bool {
-        members.len() <= MOST_OPERATIONS && self.operands(members).len() <= MOST_OPERANDS
+        members.len() <= MAX_OPERATIONS && self.operands(members).len() <= MAX_OPERANDS
     }
 
     /// Members of a region that ends at `root`: instructions of this block that `accept` admits and

@@ -100,7 +100,7 @@ pub(super) fn sites(f: &Function) -> Vec<(Inst, Result<Site, Mismatch>)> {
 
 /// The maximum number of rewrites at one site, each of which brings it closer to canonical form.
 /// Guards against bugs.
-const MOST_REWRITES: usize = 256;
+const MAX_REWRITES: usize = 256;
 
 /// Applies `rewrite` to every attention of a function until it makes no more changes; it makes one
 /// rewrite at a time and returns its name. Sites share no instruction (each result in a site has a
@@ -111,7 +111,7 @@ pub(super) fn rewrite_sites(
     rewrite: impl Fn(&mut Function, &Site, &mut Context) -> Result<Option<&'static str>, String>,
 ) -> Changed {
     let mut changed = Changed::No;
-    for _ in 0..MOST_REWRITES {
+    for _ in 0..MAX_REWRITES {
         let mut again = false;
         for site in sites(f).into_iter().filter_map(|(_, found)| found.ok()) {
             // An error of a rule means that the rewrite does not fit; the function is left

@@ -73,7 +73,7 @@ use crate::ir::{Block, Class, Function, Inst, Op, Use, Value, needed_without_tap
 use crate::scalar::{ReduceKind, UnaryOp};
 
 /// The maximum number of operations that are copied for one tap.
-const MOST: usize = 32;
+const MAX_COPIED: usize = 32;
 
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let taps: Vec<(Block, Inst)> =
@@ -92,7 +92,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             Slice::Nothing => {}
             Slice::TooLong => {
                 let text =
-                    format!("the tap `{name}` needs more than {MOST} operations whose results are not in memory");
+                    format!("the tap `{name}` needs more than {MAX_COPIED} operations whose results are not in memory");
                 ctx.missed(f, loc, Condition::Size, text, Vec::new());
             }
             Slice::Of(insts) => {
@@ -228,7 +228,7 @@ impl Facts {
             if self.needed[v] && self.in_memory[v] || !found.insert((at, i)) {
                 continue;
             }
-            if found.len() > MOST {
+            if found.len() > MAX_COPIED {
                 return Slice::TooLong;
             }
             work.extend(&data.operands);

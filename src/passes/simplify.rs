@@ -57,10 +57,10 @@ use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
 /// The maximum number of consecutive rewrites of one instruction.
-const MOST_REWRITES: usize = 8;
+const MAX_REWRITES: usize = 8;
 /// The maximum number of sweeps over the function; each rewrite simplifies it, so this is seldom
 /// reached.
-const MOST_ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 
 /// The replacement of an instruction.
 enum Rewrite {
@@ -77,7 +77,7 @@ enum Rewrite {
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     // In a loop, an operand may be simplified after its user was visited.
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let now = once(f, ctx);
         changed += now;
         if now == 0 {
@@ -93,7 +93,7 @@ fn once(f: &mut Function, ctx: &mut Context) -> usize {
     let mut changed = 0;
     for b in f.cfg().dominator_order() {
         for i in f.block(b).insts.clone() {
-            for _ in 0..MOST_REWRITES {
+            for _ in 0..MAX_REWRITES {
                 let mut operands = f.inst(i).operands.clone();
                 operands.iter_mut().for_each(|v| *v = resolve(&replaced, *v));
                 f.inst_mut(i).operands = operands;

@@ -106,10 +106,10 @@ pub struct TensorMapAxis {
 }
 
 /// Maximum rank of a tensor map.
-pub const MOST_AXES: usize = 5;
+pub const MAX_AXES: usize = 5;
 
 /// Maximum number of words passed to a launch.
-pub const MOST_WORDS: usize = 256;
+pub const MAX_WORDS: usize = 256;
 
 /// Copies an element from GPU memory, after all earlier launches have completed: `bytes` bytes from
 /// `from` to `to`. Returns 0, or non-zero after a failure; the plan must then return that at once.

@@ -29,7 +29,7 @@ pub mod attribute {
     /// Device: number of multiprocessors.
     pub const MULTIPROCESSORS: i32 = 16;
     /// Device: maximum shared memory per block, for kernels that opt in to more than 48 KiB.
-    pub const MOST_SHARED: i32 = 97;
+    pub const MAX_SHARED: i32 = 97;
     /// Device: major number of its compute capability.
     pub const MAJOR: i32 = 75;
     /// Device: minor number of its compute capability.

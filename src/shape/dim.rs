@@ -22,9 +22,9 @@ const TOO_LONG: &str = "<too long>";
 /// The maximum number of numbers and names in an expression.
 const MAX_WEIGHT: usize = 512;
 /// The maximum nesting of opaque factors that the sign analysis looks into.
-pub(super) const MOST_NESTED: usize = 8;
+pub(super) const MAX_NESTED: usize = 8;
 /// The maximum number of factors visited to find the sign of an expression.
-const MOST_LOOKS: usize = 2000;
+const MAX_LOOKS: usize = 2000;
 
 /// A factor of a term, apart from its integer coefficient.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -350,12 +350,12 @@ impl Dim {
 
     /// Is `self >= 0` for all non-negative symbols, as each term shows? `false` if it is too long.
     pub fn is_provably_nonnegative(&self) -> bool {
-        self.is_nonnegative(&mut MOST_LOOKS.clone())
+        self.is_nonnegative(&mut MAX_LOOKS.clone())
     }
 
     /// [`Dim::is_provably_nonnegative`], visiting at most `looks` factors, which it counts down.
     pub(super) fn is_nonnegative(&self, looks: &mut usize) -> bool {
-        !self.is_too_long() && self.lacking(MOST_NESTED, looks).is_none()
+        !self.is_too_long() && self.lacking(MAX_NESTED, looks).is_none()
     }
 
     /// A term that may be negative. Coefficients are tested before factors, which cost more.

@@ -21,15 +21,15 @@ use super::dim::{Dim, Factor, Monomial};
 use super::poly::gcd;
 
 /// The maximum number of generators that are multiplied with each other.
-const MOST_GENERATORS: usize = 12;
+const MAX_GENERATORS: usize = 12;
 /// The maximum number of generators in one product.
-const MOST_DEGREE: usize = 3;
+const MAX_DEGREE: usize = 3;
 /// The maximum numbers of products, columns and rows of the lattice.
-const MOST_PRODUCTS: usize = 40;
-const MOST_COLUMNS: usize = 64;
-const MOST_ROWS: usize = 48;
+const MAX_PRODUCTS: usize = 40;
+const MAX_COLUMNS: usize = 64;
+const MAX_ROWS: usize = 48;
 /// Larger numbers are not computed with.
-const MOST: i128 = 1 << 60;
+const MAX_COEFFICIENT: i128 = 1 << 60;
 
 /// Are all exponents positive, and all factors integers? An opaque quotient may be a fraction.
 fn is_whole(m: &Monomial) -> bool {
@@ -60,7 +60,7 @@ impl Lattice {
                 for (mp, _) in p.terms() {
                     for target in &now {
                         let Some(by) = target.over(mp) else { continue };
-                        if !is_whole(&by) || columns.len() >= MOST_COLUMNS || rows.len() >= MOST_ROWS {
+                        if !is_whole(&by) || columns.len() >= MAX_COLUMNS || rows.len() >= MAX_ROWS {
                             continue;
                         }
                         let column = p.mul(&Dim::term(by, 1));
@@ -74,7 +74,7 @@ impl Lattice {
         }
         let mut scale: i128 = 1;
         for den in columns.iter().chain([wanted]).map(Dim::denominator) {
-            scale = scale.checked_mul(den / gcd(scale, den)).filter(|s| *s < MOST)?;
+            scale = scale.checked_mul(den / gcd(scale, den)).filter(|s| *s < MAX_COEFFICIENT)?;
         }
         let rows: Vec<Monomial> = rows.into_iter().rev().collect();
         let mut lattice = Lattice { basis: vec![None; rows.len()], rows, scale };
@@ -103,7 +103,7 @@ impl Lattice {
             .iter()
             .map(|m| match terms.get(m) {
                 None => Some(0),
-                Some(c) if c.checked_abs()? < MOST => c.checked_mul(self.scale / d.denominator()),
+                Some(c) if c.checked_abs()? < MAX_COEFFICIENT => c.checked_mul(self.scale / d.denominator()),
                 Some(_) => None,
             })
             .collect::<Option<_>>()?;
@@ -163,16 +163,16 @@ fn minus(a: &[i128], times: i128, b: &[i128]) -> Option<Vec<i128>> {
     a.iter().zip(b).map(entry).collect()
 }
 
-/// Products of one to [`MOST_DEGREE`] generators.
+/// Products of one to [`MAX_DEGREE`] generators.
 fn products(generators: &[Dim]) -> Vec<Dim> {
-    let few = generators.get(..MOST_GENERATORS).unwrap_or(generators);
+    let few = generators.get(..MAX_GENERATORS).unwrap_or(generators);
     let mut all: Vec<Dim> = Vec::new();
     let mut last = vec![(0, Dim::one())];
-    for _ in 0..MOST_DEGREE {
+    for _ in 0..MAX_DEGREE {
         let mut next = Vec::new();
         for (from, p) in &last {
             for (at, g) in few.iter().enumerate().skip(*from) {
-                if all.len() >= MOST_PRODUCTS {
+                if all.len() >= MAX_PRODUCTS {
                     return all;
                 }
                 let product = p.mul(g);

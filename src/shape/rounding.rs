@@ -14,7 +14,7 @@ use super::dim::{Dim, Factor, Monomial};
 use super::poly::{Poly, gcd};
 
 /// The maximum number of entries of a `min` or `max`.
-const MOST_ENTRIES: usize = 16;
+const MAX_ENTRIES: usize = 16;
 
 impl Factor {
     /// Is it non-negative, judging by its operands, wherever it has a value? `false` if it is too
@@ -299,7 +299,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
             kept.push(x.clone());
         }
     }
-    if kept.len() > MOST_ENTRIES || kept.iter().any(Dim::is_too_long) {
+    if kept.len() > MAX_ENTRIES || kept.iter().any(Dim::is_too_long) {
         return Dim::too_long();
     }
     let (first, rest) = match kept.split_first() {

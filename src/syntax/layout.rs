@@ -46,7 +46,7 @@ pub fn arrange<'a>(lexemes: &[Lexeme<'a>], source: &str, end: Span, diagnostics:
 }
 
 /// The maximum number of unclosed brackets that are reported at one location.
-const MOST_UNCLOSED: usize = 3;
+const MAX_UNCLOSED: usize = 3;
 
 /// The state of an open bracket, and of the text outside all brackets.
 #[derive(Clone, Copy, Default)]
@@ -273,7 +273,7 @@ impl<'a> Layout<'_, 'a> {
             let Some(open) = self.open.pop() else { return };
             let missing = closer(open.token);
             // Many brackets left open at one location have one cause, most likely the innermost.
-            if reported < MOST_UNCLOSED && !self.was_too_deep && !self.lost_in_string(open.span) {
+            if reported < MAX_UNCLOSED && !self.was_too_deep && !self.lost_in_string(open.span) {
                 let mut diagnostic =
                     Diagnostic::error(codes::UNCLOSED, format!("`{}` is never closed", symbol(open.token)))
                         .at(open.span, format!("opened here; the closing `{}` is missing", symbol(missing)));

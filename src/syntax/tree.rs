@@ -7,7 +7,7 @@
 use super::ast::*;
 use super::token::Token;
 use crate::diagnostics::codes::syntax as codes;
-use crate::diagnostics::{Diagnostic, Diagnostics, MOST_KEPT};
+use crate::diagnostics::{Diagnostic, Diagnostics, MAX_KEPT};
 use crate::shape::Elem;
 use crate::source::{FileId, Span};
 use lalrpop_util::ParseError;
@@ -105,7 +105,7 @@ impl<'a> Builder<'a> {
     /// Records a syntax error that the grammar recovered from.
     pub fn recover(&mut self, error: lalrpop_util::ErrorRecovery<u32, Token<'a>, ()>) {
         // Further errors are only counted, because each holds a list of expected tokens.
-        if self.errors.len() < MOST_KEPT {
+        if self.errors.len() < MAX_KEPT {
             self.errors.push(error.error);
         }
     }

@@ -15,7 +15,7 @@ use crate::table::Attribute;
 
 /// Maximum row pitch of a panel in bytes: the size of the generated prefetch code is proportional
 /// to it. Pairs of k indices are no further apart.
-pub const MOST_PANEL_PITCH: i32 = 4096;
+pub const MAX_PANEL_PITCH: i32 = 4096;
 /// Row pitches below this can be displacements in machine code.
 const FARTHEST: i64 = 1 << 24;
 
@@ -64,7 +64,7 @@ pub enum DotMode {
 /// Maximum number of rows in the mode [`DotMode::Split`].
 const FEW_ROWS: i64 = 8;
 /// Maximum number of sums per thread in that mode, with contiguous columns.
-const MOST_SUMS: i64 = 32;
+const MAX_SUMS: i64 = 32;
 /// Bytes that a thread reads at a time in that mode.
 const CHUNK: i64 = 16;
 /// Threads per warp.
@@ -268,7 +268,7 @@ impl<'a> DotOperands<'a> {
                 false => no_chunks(),
             };
         }
-        if rows * width > MOST_SUMS {
+        if rows * width > MAX_SUMS {
             return Err("there are too many rows".into());
         }
         let most = WARP * width.min(warps);
@@ -380,7 +380,7 @@ impl<'a> DotOperands<'a> {
                 let shape = self.body.ty(load.operands[0]).buffer().map(|b| &b.shape);
                 let columns = extent(2).and_then(|axis| shape?.get(axis)).and_then(Dim::as_const);
                 let whole = columns.is_some_and(|n| n >= vectors.saturating_mul(i64::from(cpu.lanes())));
-                whole && pair.is_some_and(|n| (0..=i64::from(MOST_PANEL_PITCH)).contains(&n))
+                whole && pair.is_some_and(|n| (0..=i64::from(MAX_PANEL_PITCH)).contains(&n))
             }
             Some(made) => made.op == Op::PairRows,
             None => false,

@@ -20,7 +20,7 @@ use crate::shape::{ADDRESS_BITS, Dim, Fact, Sizes};
 
 /// Factor for expressions that count elements: bytes per element, as for tensors of the graph.
 const ELEMENT: i64 = 4;
-const MOST: i128 = i64::MAX as i128;
+const MAX_VALUE: i128 = i64::MAX as i128;
 
 /// An expression that code evaluates.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +56,7 @@ fn numerator(dim: &Dim) -> Dim {
 
 /// Can a call compute an expression, with coefficients that fit?
 pub(crate) fn is_computable(d: &Dim) -> bool {
-    !d.is_too_long() && d.magnitude() <= MOST
+    !d.is_too_long() && d.magnitude() <= MAX_VALUE
 }
 
 /// The checks of an entry point's calls beyond those in the module.
@@ -82,8 +82,8 @@ pub(crate) fn of_plan(module: &Module, name: &str) -> Checked {
     if let Some(e) = module.entries.iter().find(|e| e.name == name) {
         e.args.iter().for_each(|a| sizes.argument(&a.ty));
         for (fact, _) in &e.checks {
-            sizes.evaluated(&fact.left, MOST);
-            sizes.evaluated(&fact.right, MOST);
+            sizes.evaluated(&fact.left, MAX_VALUE);
+            sizes.evaluated(&fact.right, MAX_VALUE);
         }
     }
     let mut forms = BTreeSet::new();
@@ -108,14 +108,14 @@ pub(crate) fn of_plan(module: &Module, name: &str) -> Checked {
         }
         if !sizes.fits(&f.size) {
             unstated.push(Fact::fits(f.size.clone()));
-            sizes.evaluated(&f.size, MOST);
+            sizes.evaluated(&f.size, MAX_VALUE);
         }
         // The expression itself, if it depends on a dimension bound later.
-        sizes.evaluated(&f.dim, MOST / i128::from(f.times));
+        sizes.evaluated(&f.dim, MAX_VALUE / i128::from(f.times));
     }
     for p in &plans {
         for (name, most) in p.lengths() {
-            sizes.symbol(name, sizes.bound(most).min(MOST));
+            sizes.symbol(name, sizes.bound(most).min(MAX_VALUE));
         }
     }
     Checked { unstated, sizes, beyond }
@@ -130,7 +130,7 @@ pub(crate) fn of_kernel(k: &Kernel) -> Sizes {
     kernel(k, &mut dims);
     let forms: BTreeSet<Form> =
         dims.iter().filter_map(|(dim, counts)| Form::new(dim, *counts, &BTreeMap::new())).collect();
-    forms.iter().for_each(|f| sizes.evaluated(&f.dim, MOST / i128::from(f.times)));
+    forms.iter().for_each(|f| sizes.evaluated(&f.dim, MAX_VALUE / i128::from(f.times)));
     sizes
 }
 

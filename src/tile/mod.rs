@@ -75,7 +75,7 @@ pub(crate) use builder::tile_size;
 pub use builder::{KernelBuilder, PlanBuilder};
 pub use cpu::{Cpu, Feature, Features, Width};
 pub use description::Compute;
-pub use dot::{DotMode, MOST_PANEL_PITCH};
+pub use dot::{DotMode, MAX_PANEL_PITCH};
 pub use kernel::{
     GpuArch, GridAxis, Kernel, KernelOrPlan, Module, Param, ParamMode, Plan, PlanVariant, SlotData, State,
 };
@@ -90,5 +90,5 @@ pub use schedule::{
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};
 pub(crate) use tiling::{AxisRole, ELEMENTWISE, Position, copy, merge_axes, rows_axis};
-pub use types::{BufferType, Extent, Fragment, MOST_EXTENT, Pitch, Queue, Space, TileType, Type, flat, row_major};
+pub use types::{BufferType, Extent, Fragment, MAX_EXTENT, Pitch, Queue, Space, TileType, Type, flat, row_major};
 pub(crate) use view::View;

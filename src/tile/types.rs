@@ -6,7 +6,7 @@ use super::Value;
 use crate::shape::{Dim, Elem};
 
 /// The largest extent of a tile along an axis that the verifier accepts.
-pub const MOST_EXTENT: i64 = 1 << 20;
+pub const MAX_EXTENT: i64 = 1 << 20;
 
 /// Extent of a tile along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,7 +11,7 @@ use std::cell::Cell;
 pub const LONGEST: usize = 64 << 20;
 /// Steps allowed per call: a constant, plus a number per byte of input. A step takes a few
 /// nanoseconds.
-const STEPS: (usize, usize) = (1 << 26, 256);
+const STEPS_PER_CALL: (usize, usize) = (1 << 26, 256);
 /// Bytes of intermediate text allowed per call: a constant, plus a number per byte of input.
 const BYTES: (usize, usize) = (1 << 20, 8);
 
@@ -35,7 +35,7 @@ impl Budget {
         if length > LONGEST {
             return Err(format!("it is longer than {} MiB, the limit", LONGEST >> 20));
         }
-        Ok(Budget { steps: Cell::new(allowed(STEPS, length)), bytes: Cell::new(allowed(BYTES, length)) })
+        Ok(Budget { steps: Cell::new(allowed(STEPS_PER_CALL, length)), bytes: Cell::new(allowed(BYTES, length)) })
     }
 
     /// Charges a number of steps.
@@ -51,8 +51,8 @@ impl Budget {
             }
             None => Err(format!(
                 "this takes more work than the limit, 2^{} steps and {} for each byte of its input",
-                STEPS.0.ilog2(),
-                STEPS.1
+                STEPS_PER_CALL.0.ilog2(),
+                STEPS_PER_CALL.1
             )),
         }
     }

@@ -12,7 +12,7 @@ use super::budget::Budget;
 use unicode_segmentation::UnicodeSegmentation as _;
 
 /// Maximum length of a replacement: the longest one in Unicode's normal forms has 18 characters.
-const LONGEST: usize = 32;
+const MAX_REPLACEMENT: usize = 32;
 
 /// A table of character replacements.
 #[derive(Debug)]
@@ -51,8 +51,8 @@ impl CharsMap {
         let (units, _) = trie.as_chunks::<4>();
         let units = units.iter().map(|unit| u32::from_le_bytes(*unit)).collect();
         let texts = String::from_utf8(texts.to_vec()).map_err(|_| "its texts are not UTF-8")?;
-        if texts.split('\0').any(|text| text.chars().count() > LONGEST) {
-            return Err(format!("it has a text of more than {LONGEST} characters"));
+        if texts.split('\0').any(|text| text.chars().count() > MAX_REPLACEMENT) {
+            return Err(format!("it has a text of more than {MAX_REPLACEMENT} characters"));
         }
         Ok(CharsMap { units, texts })
     }

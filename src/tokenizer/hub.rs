@@ -17,9 +17,9 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// Maximum number of JSON values in a file: each takes memory, however short it is.
-const MOST_VALUES: usize = 1 << 23;
+const MAX_VALUES: usize = 1 << 23;
 /// Maximum number of tokens that a post-processor may add.
-const MOST_AROUND: usize = 1 << 10;
+const MAX_AROUND: usize = 1 << 10;
 
 /// The algorithm that divides a piece into tokens.
 #[derive(Debug)]
@@ -81,8 +81,8 @@ impl Hub {
     /// A message about an invalid or unsupported part.
     pub(super) fn read(text: &str) -> Result<Hub, String> {
         let budget = Budget::for_length(text.len())?;
-        if values(text) > MOST_VALUES {
-            return Err(format!("it has more than {MOST_VALUES} values, the limit"));
+        if values(text) > MAX_VALUES {
+            return Err(format!("it has more than {MAX_VALUES} values, the limit"));
         }
         let file: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         let model = Model::read(&file["model"], &budget)?;
@@ -322,8 +322,8 @@ fn around(processor: &Value, is_token: &dyn Fn(u32) -> bool) -> Result<(Vec<u32>
                     for id in ids {
                         own.push(known(name, id, "special_tokens")?);
                     }
-                    if own.len() > MOST_AROUND {
-                        return Err(format!("`{place}.single` has more than {MOST_AROUND} tokens, the limit"));
+                    if own.len() > MAX_AROUND {
+                        return Err(format!("`{place}.single` has more than {MAX_AROUND} tokens, the limit"));
                     }
                 }
                 let behind = own.split_off(end.ok_or_else(|| format!("`{place}.single` has no text"))?);

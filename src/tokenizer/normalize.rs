@@ -11,7 +11,7 @@ use std::ops::Range;
 use unicode_normalization::UnicodeNormalization as _;
 
 /// Limit on the factor by which all replacements of a field together may lengthen a text.
-const MOST_GROWTH: f64 = 16.0;
+const MAX_GROWTH: f64 = 16.0;
 
 /// A text being normalized. Its first `first` bytes come from the first character of the prompt: a
 /// piece that starts within them is the first piece.
@@ -49,8 +49,8 @@ pub(super) fn bounded<'t>(place: &str, replaced: impl Iterator<Item = (&'t str, 
         (0, long) => 1.0 + 2.0 * long as f64,
         (short, long) => (long as f64 / short as f64).max(1.0),
     };
-    if replaced.map(growth).product::<f64>() > MOST_GROWTH {
-        return Err(format!("its `{place}` can make a text more than {MOST_GROWTH} times as long"));
+    if replaced.map(growth).product::<f64>() > MAX_GROWTH {
+        return Err(format!("its `{place}` can make a text more than {MAX_GROWTH} times as long"));
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use super::budget::Budget;
 use std::ops::Range;
 
 /// Maximum depth of the backtracking stack.
-const MOST_ENTRIES: usize = 1 << 20;
+const MAX_ENTRIES: usize = 1 << 20;
 /// Offset of a group that has not matched.
 const UNSET: usize = usize::MAX;
 
@@ -185,8 +185,8 @@ impl Run<'_> {
     }
 
     fn push(&mut self, entry: Entry) -> Result<(), String> {
-        if self.stack.len() >= MOST_ENTRIES {
-            return Err(format!("a pattern has more than {MOST_ENTRIES} alternatives left to try, the limit"));
+        if self.stack.len() >= MAX_ENTRIES {
+            return Err(format!("a pattern has more than {MAX_ENTRIES} alternatives left to try, the limit"));
         }
         self.stack.push(entry);
         Ok(())

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// Not a pattern, or not a state.
 const NONE: u32 = u32::MAX;
 /// Maximum total length of the patterns in bytes; the automaton takes 17 bytes for each.
-const LONGEST: usize = 8 << 20;
+const MAX_TOTAL_LENGTH: usize = 8 << 20;
 
 /// The automaton.
 #[derive(Debug, Default)]
@@ -33,11 +33,11 @@ impl Search {
     /// Builds the automaton of nonempty patterns.
     ///
     /// # Errors
-    /// They have more than [`LONGEST`] bytes together, or the budget is exhausted.
+    /// They have more than [`MAX_TOTAL_LENGTH`] bytes together, or the budget is exhausted.
     pub(super) fn new(patterns: &[impl AsRef<[u8]>], budget: &Budget) -> Result<Search, String> {
         let bytes: usize = patterns.iter().map(|pattern| pattern.as_ref().len()).sum();
-        if bytes > LONGEST {
-            return Err(format!("its tokens have more than {} MiB of text, the limit", LONGEST >> 20));
+        if bytes > MAX_TOTAL_LENGTH {
+            return Err(format!("its tokens have more than {} MiB of text, the limit", MAX_TOTAL_LENGTH >> 20));
         }
         budget.work(16 * bytes)?;
         let byte = |at: usize, depth: usize| patterns.get(at).and_then(|pattern| pattern.as_ref().get(depth)).copied();
@@ -107,7 +107,7 @@ impl Search {
     }
 }
 
-/// Indices fit: there are at most [`LONGEST`]` + 1` states.
+/// Indices fit: there are at most [`MAX_TOTAL_LENGTH`]` + 1` states.
 fn number(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(NONE)
 }
@@ -140,7 +140,7 @@ mod tests {
                 assert_eq!(found, wanted, "{patterns:?} {at}");
             }
         }
-        let long = "a".repeat(LONGEST + 1);
+        let long = "a".repeat(MAX_TOTAL_LENGTH + 1);
         assert!(Search::new(&[long], &budget).is_err_and(|why| why.contains("more than 8 MiB")));
     }
 }

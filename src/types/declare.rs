@@ -39,7 +39,7 @@ pub(super) fn collect<'a>(files: &'a [(Option<&'static str>, ast::File)], diagno
 }
 
 /// The maximum number of layer instances with other element types than their defaults.
-const MOST_INSTANCES: usize = 4096;
+const MAX_INSTANCES: usize = 4096;
 
 /// Instantiates each layer that a field uses with other element types than its defaults,
 /// transitively.
@@ -59,8 +59,8 @@ fn instances(items: &mut Items<'_>, diagnostics: &mut Diagnostics) {
                     TypeKind::Tuple(_) | TypeKind::Tensor { .. } | TypeKind::Generic { .. } | TypeKind::Error => {}
                 }
             }
-            if items.instances.len() > MOST_INSTANCES {
-                let message = format!("layers are used with more than {MOST_INSTANCES} choices of element types");
+            if items.instances.len() > MAX_INSTANCES {
+                let message = format!("layers are used with more than {MAX_INSTANCES} choices of element types");
                 diagnostics.push(
                     Diagnostic::error(entries::PROGRAM_SIZE, message).at(field.span, "here the limit is reached"),
                 );

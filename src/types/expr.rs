@@ -17,7 +17,7 @@ use crate::source::Span;
 use crate::syntax::ast;
 
 /// The maximum number of messages that get a suggestion.
-const MANY: usize = 200;
+const MAX_SUGGESTIONS: usize = 200;
 
 /// The maximum number of tensors in a tuple, including nested tuples.
 const MAX_LEAVES: usize = 1024;
@@ -214,7 +214,7 @@ impl<'a> Body<'a> {
     /// The most similar known name. After many messages none is searched for: it would take long,
     /// and nobody reads on.
     pub(super) fn nearest<'n>(&self, name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-        if self.diagnostics.iter().nth(MANY).is_some() { None } else { did_you_mean(name, known) }
+        if self.diagnostics.iter().nth(MAX_SUGGESTIONS).is_some() { None } else { did_you_mean(name, known) }
     }
 
     /// Reports an unknown name.

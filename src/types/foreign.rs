@@ -14,10 +14,10 @@ use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, ExprKind};
 
 /// Longer replacements are not shown: nobody would use them.
-const MOST_TEXT: usize = 300;
+const MAX_TEXT: usize = 300;
 
 /// The maximum number of messages that get a replacement; searching for one takes time.
-const MANY: usize = 200;
+const MAX_REPLACEMENTS: usize = 200;
 
 impl Body<'_> {
     /// The source of an expression, with the suggestions for its parts applied.
@@ -52,8 +52,8 @@ impl Body<'_> {
 
     /// The type of a replacement, if it may be suggested.
     pub(super) fn checks(&mut self, replacement: &str) -> Option<Ty> {
-        let fits = replacement.len() <= MOST_TEXT && !replacement.contains("//");
-        if !fits || self.aside || self.diagnostics.iter().nth(MANY).is_some() {
+        let fits = replacement.len() <= MAX_TEXT && !replacement.contains("//");
+        if !fits || self.aside || self.diagnostics.iter().nth(MAX_REPLACEMENTS).is_some() {
             return None;
         }
         self.type_of_text(replacement)

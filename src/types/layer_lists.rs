@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The maximum number of iterations of loops over lists in a function, nested loops multiplied:
 /// each iteration is checked separately.
-const MOST_BODIES: usize = 4096;
+const MAX_BODIES: usize = 4096;
 
 /// Declares layers for the lists of layers in the types of fields.
 pub(super) fn declare(files: &mut [(Option<&'static str>, ast::File)], diagnostics: &mut Diagnostics) {
@@ -348,11 +348,11 @@ impl Body<'_> {
         let (first_taps, mut taps) = (self.taps.clone(), BTreeMap::new());
         for (number, (instance, path, shown)) in parts.into_iter().enumerate() {
             self.bodies += 1;
-            if self.bodies > MOST_BODIES {
+            if self.bodies > MAX_BODIES {
                 // Nested loops: all of them end here, with one message.
-                if self.bodies == MOST_BODIES + 1 {
+                if self.bodies == MAX_BODIES + 1 {
                     let message =
-                        format!("loops over layers of different types have more than {MOST_BODIES} iterations in all");
+                        format!("loops over layers of different types have more than {MAX_BODIES} iterations in all");
                     self.diagnostics.push(
                         Diagnostic::error(entries::PROGRAM_SIZE, message)
                             .at(expr.span, "each iteration is compiled by itself")
@@ -407,7 +407,7 @@ impl Body<'_> {
             }
             let fails = self.diagnostics.iter().skip(before).any(|d| d.severity == crate::diagnostics::Severity::Error);
             if fails {
-                if self.bodies > MOST_BODIES {
+                if self.bodies > MAX_BODIES {
                     self.taps = taps;
                     return None;
                 }

@@ -6,11 +6,11 @@ mod handed_out;
 use handed_out::Ranges;
 
 /// More ranges than any test has points: what is handed out again and again must come to an end.
-const MOST_RANGES: usize = 20_000;
+const MAX_RANGES: usize = 20_000;
 
 /// Takes ranges until there are none.
 fn all_of(ranges: &Ranges, thread: usize, most: u32) -> Vec<(u32, u32)> {
-    std::iter::from_fn(|| ranges.take(thread, most)).take(MOST_RANGES).collect()
+    std::iter::from_fn(|| ranges.take(thread, most)).take(MAX_RANGES).collect()
 }
 
 fn points(taken: impl IntoIterator<Item = (u32, u32)>) -> Vec<u32> {

@@ -21,7 +21,7 @@ use crate::tile::{self, Block, BlockCall, Body, BufferType, InstData, Op, PlanOp
 /// Smaller weights are not prefetched; in bytes.
 const LEAST: i64 = 64 << 10;
 /// At most this many instructions and jumps are followed.
-const LONGEST: u32 = 256;
+const MAX_FOLLOWED: u32 = 256;
 
 /// Start address and size in bytes.
 pub(super) type ByteRange = (Value, Value);
@@ -86,7 +86,7 @@ impl Code<'_, '_> {
     /// A form that the verifier refuses.
     pub(super) fn next_weights(&mut self, block: Block, from: usize) -> Result<ByteRange, String> {
         let mut replaced = Vec::new();
-        let found = self.follow(block, from, &mut { LONGEST }, &mut replaced)?;
+        let found = self.follow(block, from, &mut { MAX_FOLLOWED }, &mut replaced)?;
         self.restore(replaced, 0);
         Ok(match found {
             Some(place) => place,

@@ -40,7 +40,7 @@ const DEPTH: i64 = 16;
 const SHORT: i64 = 8;
 const MANY: i64 = 16;
 /// Maximum rows or columns of a thread's rectangle.
-const MOST: i64 = 8;
+const MAX_RECTANGLE: i64 = 8;
 /// Rows or columns per vector load.
 const TOGETHER: i64 = 4;
 /// Bytes of shared memory for slices; the schedule reserves them beside the tiles.
@@ -49,7 +49,7 @@ const ROOM: u32 = 18 << 10;
 /// The largest power of two whose square is at most `n`.
 fn root(n: i64) -> i64 {
     let mut out = 1;
-    while out < MOST && 4 * out * out <= n {
+    while out < MAX_RECTANGLE && 4 * out * out <= n {
         out *= 2;
     }
     out
@@ -80,7 +80,7 @@ impl Code<'_> {
         }
         let along = i64::from(power_of_two((n + cols - 1) / cols)).min(threads);
         let down = threads / along;
-        let rows = i64::from(power_of_two((m + down - 1) / down)).min(MOST);
+        let rows = i64::from(power_of_two((m + down - 1) / down)).min(MAX_RECTANGLE);
         let (ty, tid) = (PtxType::U32, self.tid.clone());
         let bits = Operand::Int(i64::from(along.trailing_zeros()));
         let down_thread = self.e.make("down", P::Shr { ty }, ty, &[tid.clone(), bits]);

@@ -17,11 +17,11 @@ use crate::tile::{Body, Extent, InstData, Kernel, Op, Type, Value};
 pub(super) const WIDTH: i64 = 4;
 
 /// Larger divisors are not tracked.
-const MOST: i64 = 16;
+const MAX_DIVISOR: i64 = 16;
 
 /// The largest power of two that divides a number, at most 16.
 fn power(n: i64) -> i64 {
-    1 << n.trailing_zeros().min(MOST.trailing_zeros())
+    1 << n.trailing_zeros().min(MAX_DIVISOR.trailing_zeros())
 }
 
 /// Known divisor of a dimension, for all values of its symbols.
@@ -41,7 +41,7 @@ impl Multiples {
         let mut of: SecondaryMap<Value, i64> = SecondaryMap::with_default(1);
         let order = body.reverse_postorder();
         for v in order.iter().flat_map(|b| &body.block(*b).args) {
-            of[*v] = MOST;
+            of[*v] = MAX_DIVISOR;
         }
         loop {
             let mut changed = false;
@@ -115,7 +115,7 @@ fn result(inst: &InstData, of: &SecondaryMap<Value, i64>) -> i64 {
         Op::Const(s) => power(s.as_i64()),
         Op::DimValue(d) => of_dim(d),
         Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Min | BinaryOp::Max) => operand(0).min(operand(1)),
-        Op::Binary(BinaryOp::Mul) => (operand(0) * operand(1)).min(MOST),
+        Op::Binary(BinaryOp::Mul) => (operand(0) * operand(1)).min(MAX_DIVISOR),
         Op::Select => operand(1).min(operand(2)),
         Op::CheckIndex { .. } => operand(0),
         _ => 1,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// Maximum length of a metadata list that is kept.
 const LONGEST_LIST: u64 = 4096;
 /// Maximum number of elements of a tensor.
-const MOST_ELEMENTS: u64 = 1 << 40;
+const MAX_ELEMENTS: u64 = 1 << 40;
 
 /// Storage format of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +229,7 @@ pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
     for (name, shape, kind, offset) in described {
         let shown = name.escape_debug().to_string();
         let kind = StorageType::from_number(kind, &shown)?;
-        let count = shape.iter().try_fold(1u64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MOST_ELEMENTS);
+        let count = shape.iter().try_fold(1u64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_ELEMENTS);
         let row = shape.last().copied().unwrap_or(1);
         let size = count.filter(|_| kind.bytes(row).is_some()).and_then(|n| kind.bytes(n));
         let size =

@@ -45,7 +45,7 @@ pub(super) struct ClusterBarrier {
 }
 
 /// Maximum transaction count of an mbarrier.
-const MOST_BYTES: i64 = (1 << 20) - 1;
+const MAX_BYTES: i64 = (1 << 20) - 1;
 
 impl Mbarrier {
     /// The epoch of copies that complete in this phase.
@@ -77,8 +77,8 @@ impl Mbarrier {
 
     pub(super) fn expect(&mut self, bytes: u32) -> Result<(), String> {
         self.bytes += i64::from(bytes);
-        if self.bytes > MOST_BYTES {
-            return Err(format!("{} expected bytes; the maximum is {MOST_BYTES}", self.bytes));
+        if self.bytes > MAX_BYTES {
+            return Err(format!("{} expected bytes; the maximum is {MAX_BYTES}", self.bytes));
         }
         Ok(())
     }

@@ -218,8 +218,8 @@ pub(super) fn fits(code: &Code, block: [u32; 3], shared: u32, params: &[&[u8]]) 
         _ => {}
     }
     let total = u64::from(code.static_shared) + u64::from(shared);
-    if total > MOST_SHARED {
-        return fault(format!("{total} bytes of shared memory; a block has at most {MOST_SHARED}"));
+    if total > MAX_SHARED {
+        return fault(format!("{total} bytes of shared memory; a block has at most {MAX_SHARED}"));
     }
     if params.len() != code.params.len() {
         return fault(format!("{} parameters; the kernel takes {}", params.len(), code.params.len()));
@@ -239,4 +239,4 @@ pub(super) fn fits(code: &Code, block: [u32; 3], shared: u32, params: &[&[u8]]) 
 }
 
 /// Maximum shared memory of a block in bytes.
-const MOST_SHARED: u64 = 227 << 10;
+const MAX_SHARED: u64 = 227 << 10;

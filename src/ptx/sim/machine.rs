@@ -24,7 +24,7 @@ use super::state::{Block, Ctx, Flow, Group, Residency, Run, Wait, Warp};
 use crate::random::Random;
 
 /// Number of retries of polling groups without any event, before a deadlock is reported.
-const MOST_NUDGES: u32 = 256;
+const MAX_NUDGES: u32 = 256;
 
 impl<'a> Run<'a> {
     pub(super) fn new(
@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
         }
         self.events += 1;
         self.nudged = (self.nudged.0 + 1, self.events);
-        self.nudged.0 <= MOST_NUDGES
+        self.nudged.0 <= MAX_NUDGES
     }
 
     /// Starts the blocks of the next cluster. False if all have been started.

@@ -88,7 +88,7 @@ struct Cell {
 /// Cells per page.
 const PAGE: usize = 256;
 /// Maximum readers per cell; if more blocks read it, the earliest are forgotten.
-const MOST_READERS: usize = 48;
+const MAX_READERS: usize = 48;
 
 /// The accesses to a region.
 #[derive(Default)]
@@ -263,7 +263,7 @@ fn read(cell: &mut Cell, more: &mut Vec<Vec<Reader>>, a: &Access<'_>) {
         return;
     }
     list.retain(|r| !is_before(r, a));
-    if list.len() >= MOST_READERS {
+    if list.len() >= MAX_READERS {
         list.remove(0);
     }
     list.push(new);

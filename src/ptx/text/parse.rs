@@ -18,7 +18,7 @@ use crate::ptx::{
 type Read<T> = Result<T, TextError>;
 
 /// Maximum registers of a declaration `%r<n>`, and of a kernel.
-const MOST_REGISTERS: usize = 1 << 16;
+const MAX_REGISTERS: usize = 1 << 16;
 
 /// Parses a module.
 ///
@@ -309,9 +309,9 @@ impl Parser<'_> {
             let name = self.word("a register (`%x`)")?;
             if self.is('<') {
                 let n = self.small()?;
-                if kernel.registers.len() + n as usize > MOST_REGISTERS {
+                if kernel.registers.len() + n as usize > MAX_REGISTERS {
                     self.at -= 1;
-                    return self.error(format!("a kernel has at most {MOST_REGISTERS} registers"));
+                    return self.error(format!("a kernel has at most {MAX_REGISTERS} registers"));
                 }
                 self.need('>')?;
                 for i in 0..n {

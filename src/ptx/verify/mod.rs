@@ -63,9 +63,9 @@ impl fmt::Display for Error {
 type Fault = (Option<usize>, String);
 
 /// Maximum bytes of declared shared memory; a launch can add more.
-const MOST_SHARED: u64 = 48 << 10;
+const MAX_SHARED: u64 = 48 << 10;
 /// Maximum bytes of parameters.
-const MOST_PARAMS: u32 = 4352;
+const MAX_PARAMS: u32 = 4352;
 
 /// Verifies a module.
 ///
@@ -170,9 +170,9 @@ fn kernel_head(module: &Module, k: &Kernel, faults: &mut Vec<Fault>) {
         fault(message);
     }
     let bytes = total(module.shared.iter().chain(&k.shared));
-    if bytes > MOST_SHARED {
+    if bytes > MAX_SHARED {
         fault(format!(
-            "{bytes} bytes of shared memory are declared, but at most {MOST_SHARED} are allowed; declare `.extern .shared` and let the launch give more"
+            "{bytes} bytes of shared memory are declared, but at most {MAX_SHARED} are allowed; declare `.extern .shared` and let the launch give more"
         ));
     }
     for p in &k.params {
@@ -189,8 +189,8 @@ fn kernel_head(module: &Module, k: &Kernel, faults: &mut Vec<Fault>) {
     }
     let bytes =
         k.params.iter().fold(0u32, |at, p| at.next_multiple_of(p.ty.align().max(1)).saturating_add(p.ty.bytes()));
-    if bytes > MOST_PARAMS {
-        fault(format!("{bytes} bytes of parameters, but at most {MOST_PARAMS} are allowed; pass a pointer to a table"));
+    if bytes > MAX_PARAMS {
+        fault(format!("{bytes} bytes of parameters, but at most {MAX_PARAMS} are allowed; pass a pointer to a table"));
     }
     if let Threads::Exactly(e) | Threads::AtMost(e) = k.threads {
         let all = e.iter().map(|n| u64::from(*n)).try_fold(1u64, u64::checked_mul).unwrap_or(u64::MAX);

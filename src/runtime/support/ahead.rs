@@ -12,7 +12,7 @@
 //! It must not know what the weights are.
 
 /// Limit on the bytes a thread prefetches: a quarter of a typical L2 cache, half of a small one.
-const MOST: u64 = 256 << 10;
+const MAX_PREFETCH: u64 = 256 << 10;
 /// Bytes of a cache line; and bytes prefetched before the thread checks for work again.
 const LINE: usize = 64;
 const STEP: usize = 4 * LINE;
@@ -71,7 +71,7 @@ impl Ahead {
         let threads = threads.max(1) as u64;
         let part = next.bytes / threads;
         let at = next.start.wrapping_add(part.saturating_mul(thread as u64) as usize);
-        Ahead { next, at, left: part.min(MOST) as usize }
+        Ahead { next, at, left: part.min(MAX_PREFETCH) as usize }
     }
 
     /// The same, but continues if `next` is already being prefetched.

@@ -10,7 +10,7 @@ pub(crate) fn is_slow(features: u64) -> bool {
 }
 
 /// Upper limit of cache per core on any known CPU; few have a third of it.
-pub(crate) const MOST_CACHE: u64 = 96 << 20;
+pub(crate) const MAX_CACHE: u64 = 96 << 20;
 
 /// Does a core read memory fastest in address order? AMD's do: interleaving four pages makes a Zen
 /// 5 a fifth slower. The prefetchers of Intel's CPUs follow few lines of a page ahead, and are

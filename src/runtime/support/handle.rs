@@ -222,7 +222,7 @@ impl Opened {
         let threads = if threads == 0 { environment::threads()? } else { threads };
         let Some(pool) = Pool::new(threads) else { return Err(Error::memory(size_of::<Pool>() as u64, "the threads")) };
         let packed = call::prepare(model, variant, &weights, &pool)?;
-        let is_much = variant.packed_bytes / pool.width() as u64 > cpu::MOST_CACHE;
+        let is_much = variant.packed_bytes / pool.width() as u64 > cpu::MAX_CACHE;
         let in_order = if cpu::reads_in_order() { 1 + i64::from(is_much) } else { 0 };
         let (device, device_note) = (CText::new("cpu"), CText::new(&note));
         Ok(Opened { weights, variant, packed, in_order, pool, cuda: None, device, device_note })

@@ -26,7 +26,7 @@ use crate::ranges::Ranges;
 use crate::sys::{Buffer, Condition, Mutex, Thread, clock, process, processors, try_box};
 
 /// Maximum number of threads of a model.
-const MOST_THREADS: usize = 256;
+const MAX_THREADS: usize = 256;
 /// Polls of a flag, with a pause after each, before a thread goes to sleep: 0.1 to 0.2 ms.
 /// Consecutive launches are closer together.
 const SPINS: u32 = 4000;
@@ -39,7 +39,7 @@ const TRIED: u32 = 64;
 /// the state of its threads: it takes about as long as publishing, or less.
 const SMALL: i64 = 8 << 10;
 /// Limit on points distributed at a time.
-const MOST_POINTS: i64 = u32::MAX as i64;
+const MAX_POINTS: i64 = u32::MAX as i64;
 
 /// An error reported by generated code, and where.
 #[derive(Clone, Copy)]
@@ -308,7 +308,7 @@ impl Pool {
     /// A pool with `threads` threads, including the caller's; 0 means one per processor. There are
     /// fewer if the system refuses to start some. `None` if out of memory.
     pub(crate) fn new(threads: usize) -> Option<Pool> {
-        let wanted = if threads == 0 { processors() } else { threads }.clamp(1, MOST_THREADS);
+        let wanted = if threads == 0 { processors() } else { threads }.clamp(1, MAX_THREADS);
         let board = Buffer::new(size_of::<Board>() as u64)?;
         // SAFETY: the buffer is large enough, and more strictly aligned.
         unsafe { board.pointer().cast::<Board>().write(Board::new()) };
@@ -367,7 +367,7 @@ impl Pool {
             }
             let (mut report, mut start) = (Report::NONE, work.start);
             while start < work.end && report.site < 0 {
-                let end = work.end.min(start.saturating_add(MOST_POINTS));
+                let end = work.end.min(start.saturating_add(MAX_POINTS));
                 report = self.share(ctx, Work { start, end, ..work });
                 start = end;
             }

@@ -19,7 +19,7 @@ use crate::weight_files::Files;
 /// Maximum length of a path in a message, in bytes.
 const LONGEST_PATH: usize = 1 << 12;
 /// Maximum number of lines per kind of problem in a message.
-const MOST_LINES: usize = 40;
+const MAX_LINES: usize = 40;
 
 /// Purposes of memory, for messages.
 const NAMES: &str = "names of tensors";
@@ -168,7 +168,7 @@ impl Weights {
     }
 }
 
-/// A kind of problem: its first [`MOST_LINES`] lines, and the total number.
+/// A kind of problem: its first [`MAX_LINES`] lines, and the total number.
 #[derive(Default)]
 struct Problems {
     lines: String,
@@ -178,15 +178,15 @@ struct Problems {
 impl Problems {
     fn add(&mut self, line: core::fmt::Arguments<'_>) {
         self.count += 1;
-        if self.count <= MOST_LINES {
+        if self.count <= MAX_LINES {
             let _ = writeln!(self.lines, "  {line}");
         }
     }
 
     fn print(&self, out: &mut String) {
         out.push_str(&self.lines);
-        if self.count > MOST_LINES {
-            let _ = writeln!(out, "  ... and {} more", self.count - MOST_LINES);
+        if self.count > MAX_LINES {
+            let _ = writeln!(out, "  ... and {} more", self.count - MAX_LINES);
         }
     }
 }
@@ -210,7 +210,7 @@ fn resolve(model: &'static ModelDesc, files: &Files) -> Result<(Vec<Vec<usize>>,
         for i in 0..count {
             let name = member_name(p.pattern.get(), p.extents.get(), i);
             let Some(index) = files.find(&name) else {
-                if absent.len() <= MOST_LINES {
+                if absent.len() <= MAX_LINES {
                     absent.push((p, name));
                 }
                 absent_count += 1;
@@ -234,7 +234,7 @@ fn resolve(model: &'static ModelDesc, files: &Files) -> Result<(Vec<Vec<usize>>,
     let mut missing = Problems::default();
     for (p, name) in &absent {
         // Finding nearest names is expensive, so it is done only for lines that are shown.
-        match if missing.count < MOST_LINES { nearest(name, &unused) } else { None } {
+        match if missing.count < MAX_LINES { nearest(name, &unused) } else { None } {
             Some(near) => missing.add(format_args!("missing: {name}: {} (nearest: {})", type_of(p), Shown(near))),
             None => missing.add(format_args!("missing: {name}: {}", type_of(p))),
         }
@@ -327,11 +327,11 @@ fn compare(p: &ParamDesc, shape: &[u64], e: &Entry, unfit: &mut Problems) {
 
 /// The name nearest to `name` among the unused tensors, if any is near enough.
 fn nearest<'a>(name: &str, unused: &[&'a Entry]) -> Option<&'a str> {
-    const MOST_NAMES: usize = 1024;
+    const MAX_NAMES: usize = 1024;
     const SHORTEST_TAIL: usize = 3;
     let last = |n: &str| n.rsplit('.').next().map(String::from);
     let mut best: Option<(usize, &str)> = None;
-    for e in unused.iter().copied().take(MOST_NAMES) {
+    for e in unused.iter().copied().take(MAX_NAMES) {
         // A name with a prefix added or removed (`transformer.`) counts as near, however long the
         // prefix is.
         let tail = e.name.ends_with(name) || name.ends_with(e.name.as_str());

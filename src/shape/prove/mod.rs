@@ -34,9 +34,9 @@ type AtomMonomial = monomial::Monomial<Atom>;
 const MAX_PRODUCTS: usize = 64;
 
 /// The maximum number of lower bounds computed for a rounded quotient, `min` or `max`.
-const MOST_LEAST: usize = 4;
+const MAX_LEAST: usize = 4;
 /// The maximum nesting of lower bounds of rounded terms inside lower bounds of others.
-const MOST_OPEN: usize = 2;
+const MAX_OPEN: usize = 2;
 /// Attempts to use facts while the assumptions of one query are added, and for the query itself.
 const ASSUMING: u32 = 5_000;
 const ASKING: u32 = 20_000;
@@ -287,7 +287,7 @@ impl Prover {
     /// term of the slack is non-negative. Where `S >= K + 3`, substituting `S = K + 3 + R` turns
     /// `ceil_div(S + K, 2)` into `K + 2 + floor_div(R, 2)`, so `K + 2` is a lower bound.
     fn lower_bounds(&self, f: &Factor) -> Vec<Dim> {
-        if self.open.len() >= MOST_OPEN {
+        if self.open.len() >= MAX_OPEN {
             return Vec::new();
         }
         let whole = Dim::factor(f.clone());
@@ -296,7 +296,7 @@ impl Prover {
         let mut replaced: Vec<(Arc<str>, Dim)> = Vec::new();
         let mut now = whole.clone();
         for fact in &self.dimensions {
-            if found.len() == MOST_LEAST {
+            if found.len() == MAX_LEAST {
                 break;
             }
             // An assumption may bound the term itself.

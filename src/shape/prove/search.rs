@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Atom, AtomMonomial, Bounds, Poly, Prover, product};
 
 /// Steps of one proof.
-const STEPS: u32 = 2000;
+const MAX_STEPS: u32 = 2000;
 /// Nesting depth of steps.
 const DEPTH: u32 = 48;
 /// Steps of one proof spent on signs of coefficients, and those for one sign.
@@ -78,7 +78,7 @@ impl<'a> Search<'a> {
             signs: BTreeMap::new(),
             uncovered: BTreeMap::new(),
             together: BTreeMap::new(),
-            left: STEPS,
+            left: MAX_STEPS,
             signing: SIGNS,
             covers: COVERS,
             any_degree: false,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Atom, Poly, Prover, product};
 
 /// The maximum number of combined facts.
-const MOST_TOGETHER: usize = 64;
+const MAX_TOGETHER: usize = 64;
 
 impl Prover {
     /// Is each term non-negative after `x = number + slack` for every symbol with a numeric lower
@@ -95,7 +95,7 @@ impl Prover {
                     now.push(both);
                     made += 1;
                 }
-                if made == MOST_TOGETHER {
+                if made == MAX_TOGETHER {
                     return now;
                 }
             }

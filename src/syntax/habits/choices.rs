@@ -14,7 +14,7 @@ pub(super) fn translate<'a>(
 ) -> Vec<Lexeme<'a>> {
     // Search again after each replacement, since positions change. More than a few are not a typing
     // mistake.
-    for _ in 0..MOST {
+    for _ in 0..MAX_REWRITES {
         let candidate = |at: &usize| {
             lexemes.get(*at).is_some_and(|lexeme| lexeme.token == Token::If)
                 && at.checked_sub(1).and_then(|at| lexemes.get(at)).is_some_and(|before| ends_operand(before.token))
@@ -58,7 +58,7 @@ pub(super) fn translate<'a>(
 }
 
 /// The maximum number of conditional expressions that are rewritten.
-const MOST: usize = 64;
+const MAX_REWRITES: usize = 64;
 
 /// The positions of the start of `a`, of `if` and `else`, and of the end of `b`.
 fn parts(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<(usize, usize, usize, usize)> {

@@ -14,7 +14,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     }
     let mut lexemes = updates(lexemes, text, diagnostics);
     let is_power = |lexeme: &Lexeme<'_>| matches!(lexeme.token, Token::Foreign("**" | "^"));
-    let mut left = MOST;
+    let mut left = MAX_REWRITES;
     while let Some(at) = lexemes.iter().rposition(is_power) {
         let operator = lexemes[at];
         let written = text.get(operator.span.range()).unwrap_or("**");
@@ -138,7 +138,7 @@ fn updates<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagno
 }
 
 /// The maximum number of powers that are rewritten with their operands.
-const MOST: usize = 64;
+const MAX_REWRITES: usize = 64;
 
 /// The start of the operand before a token: a name or a bracket, followed by calls, indices and
 /// fields.

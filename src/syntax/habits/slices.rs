@@ -92,7 +92,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     for (n, (open, message)) in found.into_iter().enumerate() {
         let last = scan.closers.get(open).copied().flatten().unwrap_or(lexemes.len().saturating_sub(1));
         let (Some(first), Some(last)) = (lexemes.get(open), lexemes.get(last)) else { continue };
-        let start = if n < MOST { operand_start(&lexemes, &scan, open) } else { None };
+        let start = if n < MAX_OPERANDS { operand_start(&lexemes, &scan, open) } else { None };
         let start = start.map_or(first.span.start, |span| span.start);
         let whole = Span::new(first.span.file, start, last.span.end);
         let shown = fixed_text(text, whole, [&message]);
@@ -112,7 +112,7 @@ fn added_axes(lexemes: &[Lexeme<'_>], scan: &Scan, text: &str, diagnostics: &mut
     let places = nones.map(|(at, _)| scan.place(at)).filter(|place| place.holds == Inside::Indices);
     let brackets: BTreeSet<usize> = places.filter_map(|place| place.open).collect();
     let mut added = BTreeSet::new();
-    for open in brackets.into_iter().take(MOST) {
+    for open in brackets.into_iter().take(MAX_OPERANDS) {
         let found = scan.closers.get(open).copied().flatten().and_then(|closer| {
             let start = operand_start(lexemes, scan, open)?;
             Some((closer, start, pattern(lexemes.get(open + 1..closer)?)?))
@@ -165,7 +165,7 @@ fn pattern(entries: &[Lexeme<'_>]) -> Option<String> {
 }
 
 /// The maximum number of operands that are searched for.
-const MOST: usize = 64;
+const MAX_OPERANDS: usize = 64;
 
 /// The start of the indexed operand: a name or a bracket, with the calls and fields before it.
 fn operand_start(lexemes: &[Lexeme<'_>], scan: &Scan, open: usize) -> Option<Span> {

@@ -15,12 +15,12 @@ use crate::tile::interp::{Argument, Element, run_small_kernel};
 use crate::tile::{BufferType, Kernel, Op, ParamMode, Plan, PlanOp, Type};
 
 /// Limit on the bytes accessed by a launch that is executed: lengths depend on a few integers.
-const MOST: i64 = 1024;
+const MAX_EXECUTED_BYTES: i64 = 1024;
 
 /// Is a state of this type a counter: a few integers, of constant number?
 pub fn is_count(ty: &TensorType) -> bool {
     let (size, count) = (i64::try_from(ty.elem.size()).unwrap_or(i64::MAX), Dim::product(&ty.shape).as_const());
-    ty.elem.is_int() && count.and_then(|n| n.checked_mul(size)).is_some_and(|bytes| bytes <= MOST)
+    ty.elem.is_int() && count.and_then(|n| n.checked_mul(size)).is_some_and(|bytes| bytes <= MAX_EXECUTED_BYTES)
 }
 
 /// Memory of a buffer in a plan: passed to the call, or its own.
@@ -72,7 +72,10 @@ impl Contents {
             else {
                 continue;
             };
-            let Some(bytes) = span(ty, &BTreeMap::new()).filter(|n| *n <= MOST && ty.elem.is_int()) else { continue };
+            let Some(bytes) = span(ty, &BTreeMap::new()).filter(|n| *n <= MAX_EXECUTED_BYTES && ty.elem.is_int())
+            else {
+                continue;
+            };
             let value = Element::Int(states.get(name).copied().unwrap_or(0));
             let (value, size) = value.to_bytes(ty.elem);
             let all = value.iter().take(size).copied().cycle();
@@ -128,7 +131,7 @@ impl Contents {
             return None;
         }
         let mut args = Vec::new();
-        let mut left = MOST;
+        let mut left = MAX_EXECUTED_BYTES;
         for (p, operand) in k.params.iter().zip(operands) {
             args.push(match (operand, k.body.ty(p.value)) {
                 (Operand::Index(AbstractValue::Number(n)), Type::Index) => Argument::Index(*n),

@@ -125,13 +125,13 @@ pub fn plan_in(
 /// # Errors
 /// As [`plan`].
 pub fn kernel(kernel: &Kernel, symbols: &BTreeMap<String, i64>, indices: &[i64]) -> Result<Cost, String> {
-    let mut steps = STEPS;
+    let mut steps = MAX_STEPS;
     let done = kernel::walk(kernel, symbols, indices, &mut steps)?;
     Ok(done.cost(&[]))
 }
 
 /// Limit on evaluated instructions, which take some seconds.
-const STEPS: u64 = 50_000_000;
+const MAX_STEPS: u64 = 50_000_000;
 
 /// The value of a dimension.
 fn dim(d: &crate::shape::Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, String> {

@@ -11,7 +11,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::contents::{BufferStart, Contents, Operand, Root};
 use super::kernel::{self, AbstractValue, Done, dims_of};
-use super::{Cost, Launch, PlanCost, STEPS, Setting, dim};
+use super::{Cost, Launch, MAX_STEPS, PlanCost, Setting, dim};
 use crate::shape::Dim;
 use crate::tile::attention::is_part;
 use crate::tile::kernels::counterpart;
@@ -53,7 +53,7 @@ pub(super) fn walk(
         known: BTreeMap::new(),
         contents: Contents::begin(plan, &setting.states),
         unknown_lengths: BTreeSet::new(),
-        steps: STEPS,
+        steps: MAX_STEPS,
         out: PlanCost::default(),
     };
     w.run().map_err(|e| format!("plan {}: {e}", plan.name))?;

@@ -11,7 +11,7 @@ use crate::table::Gives;
 use crate::tile::fits::is_computable;
 use crate::tile::text::ErrorLocation;
 use crate::tile::{
-    AllowedIn, Block, Body, Extent, Inst, Kernel, MOST_EXTENT, Module, Op, ParamMode, Plan, PlanOp, Space, State,
+    AllowedIn, Block, Body, Extent, Inst, Kernel, MAX_EXTENT, Module, Op, ParamMode, Plan, PlanOp, Space, State,
     Terminator, TileIr, Type, Value, ValueDef, View, rules,
 };
 
@@ -268,7 +268,7 @@ impl Checker<'_, '_> {
     }
 
     fn extent(&mut self, at: ErrorLocation, e: Extent) {
-        if !(1..=MOST_EXTENT).contains(&e.capacity()) {
+        if !(1..=MAX_EXTENT).contains(&e.capacity()) {
             self.sink.error(at, format!("the extent {} is not between 1 and 2^20", e.capacity()));
         }
         if let Extent::Bounded { value, .. } = e

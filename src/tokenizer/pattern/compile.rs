@@ -13,9 +13,9 @@ use std::ops::Range;
 
 /// Maximum length of a pattern in bytes, number of instructions, and number of characters in a
 /// lookbehind.
-const LONGEST: usize = 1 << 14;
-const MOST_INSTRUCTIONS: usize = 1 << 14;
-const MOST_BEHIND: usize = 256;
+const MAX_PATTERN: usize = 1 << 14;
+const MAX_INSTRUCTIONS: usize = 1 << 14;
+const MAX_BEHIND: usize = 256;
 /// `fancy_regex::internal::FLAG_UNICODE` and `FLAG_MULTI`.
 const FLAGS: u32 = 1 << 5 | 1 << 1;
 
@@ -35,8 +35,8 @@ impl Pattern {
     /// # Errors
     /// It cannot be parsed, is too large, or has an unsupported construct.
     pub(in crate::tokenizer) fn new(text: &str, budget: &Budget) -> Result<Pattern, String> {
-        if text.len() > LONGEST {
-            return Err(format!("it is longer than {LONGEST} bytes, the limit"));
+        if text.len() > MAX_PATTERN {
+            return Err(format!("it is longer than {MAX_PATTERN} bytes, the limit"));
         }
         budget.work(64 * text.len())?;
         if has_flag_of_lines(text) {
@@ -78,8 +78,8 @@ fn unsupported<T>(what: &str) -> Result<T, String> {
 
 impl Compiler<'_> {
     fn push(&mut self, inst: Inst) -> Result<usize, String> {
-        if self.pattern.code.len() >= MOST_INSTRUCTIONS {
-            return Err(format!("it has more than {MOST_INSTRUCTIONS} instructions, the limit"));
+        if self.pattern.code.len() >= MAX_INSTRUCTIONS {
+            return Err(format!("it has more than {MAX_INSTRUCTIONS} instructions, the limit"));
         }
         self.budget.keep(1)?;
         self.pattern.code.push(inst);
@@ -294,9 +294,9 @@ fn assert(assertion: &Assertion) -> Result<Assert, String> {
 /// The possible lengths, in characters, of a lookbehind.
 fn lengths(expr: &Expr) -> Result<Range<usize>, String> {
     let (least, most) = edges(expr)?;
-    match most <= MOST_BEHIND {
+    match most <= MAX_BEHIND {
         true => Ok(least..most + 1),
-        false => unsupported(&format!("more than {MOST_BEHIND} characters in a lookbehind")),
+        false => unsupported(&format!("more than {MAX_BEHIND} characters in a lookbehind")),
     }
 }
 

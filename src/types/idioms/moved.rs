@@ -12,7 +12,7 @@ use crate::shape::Dim;
 use crate::syntax::ast::{self, ExprKind};
 
 /// The maximum number of axes for which a pattern is searched.
-const MOST_AXES: usize = 6;
+const MAX_AXES: usize = 6;
 
 /// The letters of axes, permuted.
 fn letters(order: impl IntoIterator<Item = usize>) -> String {
@@ -180,7 +180,7 @@ enum Group {
 /// A `rearrange` to a given shape.
 fn pattern(call: &Call<'_, '_>, wanted: &[Target]) -> Option<String> {
     let tensor = call.tensor(0)?;
-    let rank = rank(Some(tensor)).filter(|rank| *rank <= MOST_AXES && wanted.len() <= MOST_AXES)?;
+    let rank = rank(Some(tensor)).filter(|rank| *rank <= MAX_AXES && wanted.len() <= MAX_AXES)?;
     let own: Vec<Dim> = (0..rank).filter_map(|at| tensor.shape.dim(at).cloned()).collect();
     let same = |a: &Dim, b: &Dim| call.body.scope.canonical(a.clone()) == call.body.scope.canonical(b.clone());
     let groups = groups(&own, wanted, &same)?;

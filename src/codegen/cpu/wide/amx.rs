@@ -103,7 +103,7 @@ const HEIGHTS: i32 = CONFIG + 48;
 /// Rows of a tile.
 const BAND: i32 = 16;
 /// Steps of a tile.
-const STEPS: i32 = 32;
+const TILE_STEPS: i32 = 32;
 /// Steps of a block.
 const BLOCK: i32 = 256;
 /// Bytes of a line of the cache.
@@ -164,7 +164,7 @@ impl Operands {
 
     /// The operands of the next steps; `step_bytes` is the size of a tile of steps in `b`.
     fn further(step_bytes: i32) -> Operands {
-        Operands { left: [UPPER, LOWER].map(|r| rows(r, A_STRIDE, 2 * STEPS)), right: step_bytes }
+        Operands { left: [UPPER, LOWER].map(|r| rows(r, A_STRIDE, 2 * TILE_STEPS)), right: step_bytes }
     }
 
     /// The tile of `b` for a vector of columns.
@@ -436,7 +436,7 @@ impl Tiles {
         self.asm.bind(rest);
         self.store_sums(bands);
         self.two(Code::Mov_r64_rm64, COUNT, INNER);
-        self.number(Code::And_rm64_imm8, COUNT, STEPS - 1);
+        self.number(Code::And_rm64_imm8, COUNT, TILE_STEPS - 1);
         self.asm.jump(Code::Je_rel32_64, after);
         self.rest(bands);
         self.asm.bind(after);
@@ -447,7 +447,7 @@ impl Tiles {
 
     /// Bytes of `b` per tile of steps.
     fn step_bytes(&self) -> i32 {
-        STEPS / 2 * self.shape.b_pitch
+        TILE_STEPS / 2 * self.shape.b_pitch
     }
 
     /// Prefetches part of the next panel or window.
@@ -465,9 +465,9 @@ impl Tiles {
 
     /// Advances the pointers by a tile of steps.
     fn further(&mut self, bands: i32) {
-        self.number(Code::Add_rm64_imm8, UPPER, 2 * STEPS);
+        self.number(Code::Add_rm64_imm8, UPPER, 2 * TILE_STEPS);
         if bands == 2 {
-            self.number(Code::Add_rm64_imm8, LOWER, 2 * STEPS);
+            self.number(Code::Add_rm64_imm8, LOWER, 2 * TILE_STEPS);
         }
         self.number(Code::Add_rm64_imm32, B_ROW, self.step_bytes());
     }

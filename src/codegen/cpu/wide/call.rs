@@ -12,13 +12,13 @@ use super::super::function::Callee;
 use super::super::lanes::{little, plain};
 use super::super::target::signature;
 use super::dot::{DotShape, LINE, Right};
-use super::dot_group::{GroupShape, MOST_PANELS, most_rows};
+use super::dot_group::{GroupShape, MAX_PANELS, most_rows};
 use super::leaves::LeafKind;
 use super::transpose::TransposeShape;
 use super::{Declined, Word, run_leaf};
 use crate::runtime::abi::context;
 use crate::shape::Elem;
-use crate::tile::{self, Cpu, DotMode, Extent, Inst, InstData, MOST_PANEL_PITCH, Op, Space, TileType, Type, Width};
+use crate::tile::{self, Cpu, DotMode, Extent, Inst, InstData, MAX_PANEL_PITCH, Op, Space, TileType, Type, Width};
 
 /// Number of vectors in a tile's row, if it is in scratch in full vectors.
 pub(super) fn vectors(t: &TileType, width: Width) -> Option<i32> {
@@ -125,7 +125,7 @@ impl Code<'_, '_> {
             right: right.elements,
             groups: mode == DotMode::Groups,
             filled,
-            far: right.far && right.pitch <= MOST_PANEL_PITCH,
+            far: right.far && right.pitch <= MAX_PANEL_PITCH,
             result: 0,
             direct: false,
         };
@@ -200,7 +200,7 @@ impl Code<'_, '_> {
         }
         let mut b_pitch = None;
         let mut panels = 0;
-        for product in products.iter().take(MOST_PANELS) {
+        for product in products.iter().take(MAX_PANELS) {
             let [left, b, from] = product.operands.as_slice() else { break };
             let sums = product.result.and_then(|v| self.body.ty(v).tile());
             let alike = (left, from) == (a, start)

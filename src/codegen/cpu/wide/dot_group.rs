@@ -24,7 +24,7 @@ use super::registers::{self, at, vector};
 use crate::tile::Width;
 
 /// Maximum number of matmuls per call.
-pub(super) const MOST_PANELS: usize = 4;
+pub(super) const MAX_PANELS: usize = 4;
 
 /// The static layout of the operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,7 +57,7 @@ const STRIDE: Register = Register::R11;
 const STEPS: Register = Register::RSI;
 const ROWS: Register = Register::RCX;
 /// Pointers into the panels.
-const PANELS: [Register; MOST_PANELS] = [Register::R8, Register::R9, Register::R10, Register::RDX];
+const PANELS: [Register; MAX_PANELS] = [Register::R8, Register::R9, Register::R10, Register::RDX];
 
 /// Generates the leaf. It uses only caller-saved registers.
 ///

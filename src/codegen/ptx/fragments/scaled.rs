@@ -40,7 +40,7 @@ use crate::tile::{GROUP, InstData, Value};
 use super::elements::ALL_LANES;
 
 /// Steps of an instruction.
-const STEPS: i64 = 16;
+const MMA_STEPS: i64 = 16;
 /// Columns per `ldmatrix`: the bytes of a chunk.
 const COLUMNS: i64 = 16;
 /// Truth table of `lop3` for `(a & b) ^ c`.
@@ -105,9 +105,9 @@ impl Code<'_> {
         let mut sums = self.elements(acc)?;
         for group in 0..steps / group {
             let mut blocks = Vec::new();
-            for step in 0..i64::from(GROUP) / STEPS {
-                let step = group * (i64::from(GROUP) / STEPS) + step;
-                blocks.push(self.left_blocks(a, &left_lines, share, (steps / STEPS, step))?);
+            for step in 0..i64::from(GROUP) / MMA_STEPS {
+                let step = group * (i64::from(GROUP) / MMA_STEPS) + step;
+                blocks.push(self.left_blocks(a, &left_lines, share, (steps / MMA_STEPS, step))?);
             }
             let mut right = Vec::new();
             for number in 0..panel.numbers.count() {

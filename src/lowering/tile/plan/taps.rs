@@ -19,7 +19,7 @@ use crate::tile::{self, TapPart, View};
 /// Limit on the instructions recomputed for one tap. Instructions that several taps need are
 /// duplicated for each, so a long chain of taps would make the plan grow quadratically. Beyond the
 /// limit they are computed unconditionally in every tapped call.
-const MOST: usize = 32;
+const MAX_CONDITIONAL: usize = 32;
 
 /// Instructions that only taps need.
 pub(super) struct ForTaps {
@@ -47,7 +47,7 @@ impl ForTaps {
         let mut out = ForTaps { needed: ir::needed_without_taps(f), order };
         for v in taps {
             let beside = out.beside(f, v);
-            if beside.len() > MOST {
+            if beside.len() > MAX_CONDITIONAL {
                 for v in beside.iter().filter_map(|i| f.inst(*i).result) {
                     out.needed[v] = true;
                 }

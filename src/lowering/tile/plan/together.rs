@@ -38,7 +38,7 @@ use crate::shape::Dim;
 use crate::tile::View;
 
 /// The most buffers of a kernel for two regions.
-const MOST_BUFFERS: usize = 16;
+const MAX_BUFFERS: usize = 16;
 
 /// In a loop of at most this many iterations, a copy per iteration does not matter.
 const FEW: i64 = 8;
@@ -164,7 +164,7 @@ pub(super) fn pairs(f: &Function, cfg: &Cfg, beside: impl Fn(&InstData) -> bool)
             open = match (&d.op, d.result, open) {
                 (Op::Fused { kind: FusionKind::Map, .. }, Some(v), Some((first, operands)))
                     if shape(first) == shape(v)
-                        && operands.len() + d.operands.len() < MOST_BUFFERS
+                        && operands.len() + d.operands.len() < MAX_BUFFERS
                         && (if in_time { reads } else { read_the_same(operands, &d.operands) }) =>
                 {
                     found.insert(first, v);
@@ -260,7 +260,7 @@ impl Stacked {
     /// all other operands and outputs.
     fn as_output(&self, window: &View) -> Option<View> {
         let mut known = self.operands.iter().filter_map(Operand::view).chain(&self.outs);
-        let fits = self.operands.len() + self.outs.len() < MOST_BUFFERS && known.all(|v| v.root != window.root);
+        let fits = self.operands.len() + self.outs.len() < MAX_BUFFERS && known.all(|v| v.root != window.root);
         let out = self.outs.last().filter(|out| fits && out.elem == window.elem)?;
         window.reshape(&out.shape)
     }

@@ -18,10 +18,10 @@ use super::graphs::{self, Graphs};
 use super::memory::{DeviceBuffer, OwnStream, Queue, aligned};
 use super::module;
 use super::session::{Session, Timer};
-use super::tape::{MOST_MAPS, Tape};
+use super::tape::{MAX_MAPS, Tape};
 use super::tensor_map;
 use super::upload::Loaded;
-use crate::abi::cuda::{CudaDesc, MOST_WORDS, fault};
+use crate::abi::cuda::{CudaDesc, MAX_WORDS, fault};
 use crate::abi::{EntryDesc, Launch, ModelDesc, Plan, PlanContext, TensorDesc, VariantDesc};
 use crate::bind::{self, Bound};
 use crate::desc::elem_size;
@@ -34,9 +34,9 @@ use crate::request::{Call, Memory, Polling, report, site_error};
 use crate::weights::Weights;
 
 /// Limit on blocks along the first axis of a grid.
-const MOST_BLOCKS: i64 = i32::MAX as i64;
+const MAX_BLOCKS: i64 = i32::MAX as i64;
 /// Limit along the other axes.
-const MOST_ACROSS: i64 = 65535;
+const MAX_ACROSS: i64 = 65535;
 
 /// The target of a plan's launches.
 pub(crate) struct On<'a> {
@@ -426,7 +426,7 @@ impl Running<'_> {
             // SAFETY: by the contract above.
             unsafe {
                 self.record(number, kernel, args, total)?;
-                if self.graphs.is_none() || self.tape.len() >= graphs::MOST {
+                if self.graphs.is_none() || self.tape.len() >= graphs::MAX_GRAPH_LAUNCHES {
                     self.flush()?;
                 }
             }
@@ -471,7 +471,7 @@ impl Running<'_> {
         let (symbols, count) = (kernel.symbols as usize, (kernel.symbols + kernel.params) as usize);
         // SAFETY: by the contract above; `Module::load` has checked the number of words.
         let words: &[u64] = if count == 0 { &[] } else { unsafe { core::slice::from_raw_parts(args, count) } };
-        let mut numbers = [0i64; MOST_WORDS];
+        let mut numbers = [0i64; MAX_WORDS];
         for (n, word) in numbers.iter_mut().zip(words.iter().take(symbols)) {
             *n = word.cast_signed();
         }
@@ -487,15 +487,15 @@ impl Running<'_> {
         let [blocks, height, depth] = grid;
         // Persistent blocks count points in 32 bits.
         let points = if axes.is_empty() { total } else { blocks };
-        let fits = [blocks, points].iter().all(|n| (1..=MOST_BLOCKS).contains(n))
-            && [height, depth].iter().all(|n| (1..=MOST_ACROSS).contains(n));
+        let fits = [blocks, points].iter().all(|n| (1..=MAX_BLOCKS).contains(n))
+            && [height, depth].iter().all(|n| (1..=MAX_ACROSS).contains(n));
         if !fits {
             fail!(Gpu, "kernel {name}: a grid of {blocks} x {height} x {depth} blocks is more than the GPU runs");
         }
         let grid = [blocks as u32, height as u32, depth as u32];
-        let mut maps = [TensorMap([0; 128]); MOST_MAPS];
+        let mut maps = [TensorMap([0; 128]); MAX_MAPS];
         let wanted = kernel.tensor_maps.get();
-        if wanted.len() > MOST_MAPS {
+        if wanted.len() > MAX_MAPS {
             fail!(Internal, "kernel {name} has {} tensor maps", wanted.len());
         }
         for (map, desc) in maps.iter_mut().zip(wanted) {

@@ -59,7 +59,7 @@ impl Gpu {
         };
         let capability = 10 * attribute(attribute::MAJOR)? + attribute(attribute::MINOR)?;
         let multiprocessors = attribute(attribute::MULTIPROCESSORS)?.cast_signed();
-        let most_shared = attribute(attribute::MOST_SHARED)?;
+        let most_shared = attribute(attribute::MAX_SHARED)?;
         let mut name = [0u8; 128];
         // SAFETY: an out pointer for a string of this length; its last byte stays 0.
         let named = unsafe { (driver.device_name)(name.as_mut_ptr().cast(), name.len() as i32 - 1, device) };

@@ -33,7 +33,7 @@ use crate::error::{Result, Status, fail};
 /// Shorter tapes are queued launch by launch.
 const LEAST: usize = 3;
 /// Maximum number of launches in a graph.
-pub(crate) const MOST: usize = 1024;
+pub(crate) const MAX_GRAPH_LAUNCHES: usize = 1024;
 /// Maximum number of graphs per session.
 const KEPT: usize = 16;
 /// Maximum number of remembered sequences without a graph.

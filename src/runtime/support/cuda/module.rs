@@ -12,7 +12,7 @@ use core::ptr::null_mut;
 
 use super::device::Gpu;
 use super::driver::{self, Code, Function, attribute, code, jit};
-use crate::abi::cuda::{CubinDesc, CudaDesc, CudaKernelDesc, MOST_WORDS};
+use crate::abi::cuda::{CubinDesc, CudaDesc, CudaKernelDesc, MAX_WORDS};
 use crate::error::{Error, Result, fail, push};
 
 /// Maximum length of the driver compiler's log in a message.
@@ -77,7 +77,7 @@ impl Module {
                 };
                 gpu.check(code, &alloc::format!("shared memory of kernel {name}"))?;
             }
-            if kernel.symbols.saturating_add(kernel.params) > MOST_WORDS as u64 {
+            if kernel.symbols.saturating_add(kernel.params) > MAX_WORDS as u64 {
                 fail!(Internal, "kernel {name} has too many parameters");
             }
             let mut at_once = i64::MAX;

@@ -1,15 +1,15 @@
 //! Decomposes a copy between two layouts of a tensor into pieces that one kernel launch can copy.
 //!
 //! In: extents, and for each axis its stride in bytes in both layouts. Out: [`Axes`], merged where
-//! possible; [`Axes::pieces`] enumerates parts of at most [`MOST`] elements along at most
+//! possible; [`Axes::pieces`] enumerates parts of at most [`MAX_LAUNCH_ELEMENTS`] elements along at most
 //! [`KERNEL_AXES`] axes. This file must not access memory or call the driver.
 
 /// Number of axes in the kernel's parameters.
 pub(crate) const KERNEL_AXES: usize = 8;
 /// Limit on elements per launch; the kernel counts them in 32 bits.
-pub(crate) const MOST: u64 = 1 << 30;
+pub(crate) const MAX_LAUNCH_ELEMENTS: u64 = 1 << 30;
 /// Maximum rank of a tensor, plus an axis for the bytes of its elements.
-const MOST_AXES: usize = 65;
+const MAX_AXES: usize = 65;
 /// Maximum number of bytes moved at once.
 const WIDEST: u64 = 8;
 
@@ -28,7 +28,7 @@ const ONE: Axis = Axis { count: 1, from: 0, to: 0 };
 /// The axes of a copy, outermost first.
 #[derive(Clone, Debug)]
 pub(crate) struct Axes {
-    list: [Axis; MOST_AXES],
+    list: [Axis; MAX_AXES],
     length: usize,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Piece<'a> {
 impl Axes {
     /// Rank 0: a single element.
     pub(crate) fn new() -> Axes {
-        Axes { list: [ONE; MOST_AXES], length: 0 }
+        Axes { list: [ONE; MAX_AXES], length: 0 }
     }
 
     /// Adds an innermost axis; merges it with the previous one if their strides permit. Returns
@@ -108,7 +108,7 @@ impl Axes {
 
     /// Calls `f` with pieces that cover every element once, in order; stops at the first error.
     pub(crate) fn pieces<E>(&self, f: &mut impl FnMut(Piece<'_>) -> Result<(), E>) -> Result<(), E> {
-        pieces(self.get(), MOST, (0, 0), 0, f)
+        pieces(self.get(), MAX_LAUNCH_ELEMENTS, (0, 0), 0, f)
     }
 
     /// The same with `most` elements per launch.

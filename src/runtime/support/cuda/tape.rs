@@ -10,15 +10,15 @@ use core::ptr::null_mut;
 use super::driver::{Address, KernelNode, TensorMap};
 use super::memory::Queue;
 use super::module::{Loaded, Module};
-use crate::abi::cuda::{MOST_WORDS, TOGETHER};
+use crate::abi::cuda::{MAX_WORDS, TOGETHER};
 use crate::error::{Error, Result, fail};
 
 /// Maximum number of tensor maps of a kernel.
-pub(crate) const MOST_MAPS: usize = 8;
+pub(crate) const MAX_MAPS: usize = 8;
 /// Size of a tensor map in words.
 const MAP_WORDS: usize = size_of::<TensorMap>() / 8;
 /// Maximum number of parameters of a kernel.
-const MOST_PARAMS: usize = MOST_WORDS + 1 + MOST_MAPS;
+const MAX_PARAMS: usize = MAX_WORDS + 1 + MAX_MAPS;
 
 /// A recorded launch.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Tape {
 }
 
 /// The addresses of a launch's parameters.
-pub(crate) type Params = [*mut c_void; MOST_PARAMS];
+pub(crate) type Params = [*mut c_void; MAX_PARAMS];
 
 impl Tape {
     pub(crate) fn len(&self) -> usize {
@@ -120,7 +120,7 @@ impl Tape {
     /// # Safety
     /// Parameters match their kernels.
     pub(crate) unsafe fn launch(&self, module: &Module, queue: Queue<'_>, each: bool) -> Result<()> {
-        let mut params = [null_mut(); MOST_PARAMS];
+        let mut params = [null_mut(); MAX_PARAMS];
         for (i, step) in self.steps.iter().enumerate() {
             let n = self.node(i, module, &mut params)?;
             let ([x, y, z], [width, height, depth]) = (n.block, n.grid);
@@ -153,5 +153,5 @@ impl Tape {
 
 /// No parameters.
 pub(crate) fn no_params() -> Params {
-    [null_mut(); MOST_PARAMS]
+    [null_mut(); MAX_PARAMS]
 }

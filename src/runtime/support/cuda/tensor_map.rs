@@ -5,7 +5,7 @@
 
 use super::device::Gpu;
 use super::driver::{Address, TensorMap};
-use crate::abi::cuda::{MOST_AXES, TensorMapDesc};
+use crate::abi::cuda::{MAX_AXES, TensorMapDesc};
 use crate::error::{Result, fail};
 use crate::expr::eval;
 
@@ -22,11 +22,11 @@ pub(crate) fn encode(gpu: &Gpu, desc: &TensorMapDesc, dims: &[i64], address: Add
         fail!(Device, "the driver is too old: it has no tensor maps (cuTensorMapEncodeTiled)")
     };
     let axes = desc.axes.get();
-    if axes.is_empty() || axes.len() > MOST_AXES {
+    if axes.is_empty() || axes.len() > MAX_AXES {
         fail!(Internal, "a tensor map of {} axes", axes.len());
     }
-    let (mut extents, mut strides) = ([1u64; MOST_AXES], [0u64; MOST_AXES]);
-    let (mut parts, mut steps) = ([1u32; MOST_AXES], [1u32; MOST_AXES]);
+    let (mut extents, mut strides) = ([1u64; MAX_AXES], [0u64; MAX_AXES]);
+    let (mut parts, mut steps) = ([1u32; MAX_AXES], [1u32; MAX_AXES]);
     for (i, axis) in axes.iter().enumerate() {
         let extent = eval(&axis.extent, dims)?;
         // A map must not have empty axes. An empty buffer is never accessed.

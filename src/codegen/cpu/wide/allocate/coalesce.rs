@@ -115,7 +115,7 @@ fn makers<'a>(function: &Function, blocks: &'a [Vec<Step>]) -> Vec<Option<&'a St
 }
 
 /// Longest chain that is searched.
-const LONGEST: usize = 64;
+const MAX_CHAIN: usize = 64;
 
 /// The chain of registers from a parameter to its next value, if each is computed from the previous
 /// one by the same operation or a copy.
@@ -124,7 +124,7 @@ fn way(makers: &[Option<&Step>], bundles: &Bundles, param: Reg, arg: Reg) -> Vec
     let mut way = Vec::new();
     let mut now = arg;
     let mut operation: Option<Op> = None;
-    while let Some(step) = makers[now.index()].filter(|_| way.len() < LONGEST) {
+    while let Some(step) = makers[now.index()].filter(|_| way.len() < MAX_CHAIN) {
         let op = step.inst.op;
         if !op.is_copy() && *operation.get_or_insert(op) != op {
             break;
