@@ -10,7 +10,7 @@
 //! ```
 //!
 //! If K is a constant of at most 2^20, one `dot` covers it, and the scheduler splits K too (its
-//! `steps`). Otherwise a loop sums 512 elements of K at a time. For a plain matmul (without an
+//! `steps`). Otherwise a loop sums 256 elements of K at a time. For a plain matmul (without an
 //! epilogue) the last iteration is peeled, next to the store, so that the sums need not go through
 //! scratch.
 
@@ -25,7 +25,7 @@ pub(crate) const RIGHT: usize = 1;
 /// Maximum rows and columns of a tile of the result.
 pub(super) const TILE: i64 = 64;
 /// Elements of the inner dimension per iteration, if it is not constant or too long for a tile.
-pub(super) const STEPS: i64 = 512;
+pub(super) const STEPS: i64 = 256;
 
 /// Adds the grid and the loops to a kernel that has only its parameters. `None` if the first two
 /// are not operands of a matmul.

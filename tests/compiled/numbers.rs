@@ -76,7 +76,7 @@ fn products_are_sums_of_blocks() {
             let params = BTreeMap::from([("w".to_string(), right.clone())]);
             let nothing = Tensor::from_f32(vec![n], &vec![0.0; n]).unwrap();
             let left = |s: usize| Tensor::from_f32(vec![s, k], &x[..s * k]).unwrap();
-            let roundings = (512 + k.div_ceil(512) + 2) as f64;
+            let roundings = (256 + k.div_ceil(256) + 2) as f64;
             let check = |what: &str, got: &[f64]| within(what, roundings, got, |i| (exact[i], exact[i]));
             check("interpreted", &interpreted(&module, "packed", &[left(1)], &params).to_f64());
             for level in compiled::levels() {

@@ -547,9 +547,9 @@ fn the_schedule_says_how_many_steps_are_summed() {
     let mut module = parse(&format!("param \"w\" : f32[4608, 32]\n{source}"));
     optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{e}"));
     for (format, cpu, steps, mode) in [
-        (WeightFormat::F32, Cpu::PORTABLE, 512, "chain"),
-        (WeightFormat::F32, Cpu::AVX512, 512, "fma"),
-        (WeightFormat::Int8, Cpu::AVX2, 512, "fma"),
+        (WeightFormat::F32, Cpu::PORTABLE, 256, "chain"),
+        (WeightFormat::F32, Cpu::AVX512, 256, "fma"),
+        (WeightFormat::Int8, Cpu::AVX2, 256, "fma"),
         (WeightFormat::Int8, Cpu::AVX2_VNNI, 1024, "groups"),
         (WeightFormat::Int4, Cpu::AVX512, 1024, "groups"),
     ] {

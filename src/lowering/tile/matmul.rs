@@ -12,7 +12,7 @@
 //! the schedule chooses other tiles and layouts (`tile::schedule`, `panels`).
 //!
 //! The schedule also chooses how many of a constant number of k iterations are summed at a time
-//! (its `steps`). Where K is not a constant, or exceeds 2^20, STEPS = 512 of them are summed at a
+//! (its `steps`). Where K is not a constant, or exceeds 2^20, STEPS = 256 of them are summed at a
 //! time, in a loop; without an epilogue the last ones come after the loop, next to the store. Each
 //! partial sum of STEPS products starts at 0 ([`Op::Dot`](crate::tile::Op::Dot)), and the partial
 //! sums are added in order. The error of an element is at most `(STEPS + K / STEPS) 2^-24` times

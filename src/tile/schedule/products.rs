@@ -21,8 +21,8 @@
 //!   of 14 rows takes 14 cycles for a k index's 128 bytes. It comes from memory once per `ROWS`
 //!   rows, half a byte to two bytes per cycle; while one panel is used, the leaf function
 //!   prefetches the next one (`far`), otherwise every first register tile would wait for memory.
-//!   The length of partial sums limits what is prefetched: 512 x 32 floats are 64 KiB;
-//! * the accumulator goes to scratch and back once per partial sum, one cycle in some hundred;
+//!   The length of partial sums limits what is prefetched: 256 x 32 floats are 32 KiB;
+//! * the accumulator goes to scratch and back once per partial sum, one cycle in some seventy;
 //! * a panel that is not packed yet is copied once per `ROWS` rows: with 128 rows that is two
 //!   cycles in a hundred, if it is cached. Parameters are packed before all calls, and operands of
 //!   matmuls with many rows just before (`packing`).
