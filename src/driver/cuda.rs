@@ -9,14 +9,14 @@ use super::levels::Levels;
 use super::outputs::{Outputs, Source};
 use super::session::{CommandError, Session, command_line_error, tell};
 use super::stages::{self, Tiers};
-use super::{graph_ir, library, nvidia, variants};
+use super::{graph_ir, library, nvidia, observe_text, variants};
 use crate::cli::{CompileOptions, EmitKind, Gpu, Target};
 use crate::codegen::cpu::EmitOptions;
 use crate::ptx::sim::Mode;
 use crate::simulated::{Simulated, schedule};
 use crate::source::FileId;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, GpuArch, GpuOptions, Part};
+use crate::tile::{self, GpuArch, Part, ScheduleOptions};
 use std::path::Path;
 
 /// Formats for CPUs only.
@@ -49,6 +49,7 @@ pub(super) fn compile(
     let is_library = OF_LIBRARY.into_iter().any(|kind| out.has(kind));
     let is_dump = DUMPS.into_iter().any(|kind| out.has(kind));
     let mut levels = Levels::of(&options.target);
+    s.observed.shown = Some(arch(options.target.gpu).name().to_string());
     if out.has(EmitKind::So) {
         levels.run_here()?;
     }
@@ -69,6 +70,7 @@ pub(super) fn compile(
         Source::Tile => {
             s.stage("parse");
             let tiles = stages::tile_text(s, file)?;
+            observe_text(s, options)?;
             if is_dump {
                 dumps(s, options, &tiles, (&levels.gpu_options(), true), out)?;
             }
@@ -102,12 +104,14 @@ fn dumps(
     s: &mut Session,
     options: &CompileOptions,
     tiles: &VerifiedModule,
-    (gpu_options, is_text): (&GpuOptions, bool),
+    (gpu_options, is_text): (&ScheduleOptions, bool),
     out: &Outputs,
 ) -> Result<(), CommandError> {
     let kind = arch(options.target.gpu);
     s.stage("schedule");
     let scheduled = variants::scheduled(s, tiles, kind, gpu_options, is_text)?;
+    // The library, if there is one, is made of the same steps.
+    s.observed.shown = Some(String::new());
     // For a library, remarks are printed for all variants.
     if options.passes.remarks && !OF_LIBRARY.into_iter().any(|kind| out.has(kind)) {
         tell(&variants::forms(tiles, &scheduled));
@@ -149,7 +153,7 @@ fn dumps(
 pub(super) fn simulated(
     s: &mut Session,
     tiles: &VerifiedModule,
-    gpu_options: &GpuOptions,
+    gpu_options: &ScheduleOptions,
     gpu: Gpu,
 ) -> Result<(VerifiedModule, Simulated), CommandError> {
     let kind = arch(gpu);

@@ -3,6 +3,7 @@
 //! In: paths, contents, diagnostics. Out: files, text on stdout, messages on stderr, and a
 //! [`CommandError`], which determines the exit code. It must not know the stages.
 
+use super::passes::Observed;
 use crate::cli::{Colour, MessageFormat, MessageOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, json, render_all};
@@ -68,6 +69,8 @@ pub struct Session {
     batch: Batch,
     /// Their paths.
     written: Vec<PathBuf>,
+    /// Observes the steps of the schedule.
+    pub(super) observed: Observed,
     stages: Vec<(&'static str, Duration)>,
     running: Option<(&'static str, Instant)>,
 }
@@ -90,6 +93,7 @@ impl Session {
             outputs: Vec::new(),
             batch: Batch::default(),
             written: Vec::new(),
+            observed: Observed::default(),
             stages: Vec::new(),
             running: None,
         }

@@ -2,12 +2,13 @@
 //! It is repeated until nothing changes, so its output is a fixed point: a dump of the IR compiles
 //! to the same code as its source.
 
-use super::manager::{Manager, PassError, Sink, run_passes};
+use super::manager::{Manager, PassError, run_passes};
 use super::options::{Level, Options};
 use super::registry::{self, Pass};
 use super::remarks::Remark;
 use crate::diagnostics::Diagnostics;
 use crate::ir::{self, Module, text};
+use crate::observe::Sink;
 use crate::source::FileId;
 
 /// Runs the pipeline of `options.level` over a module.

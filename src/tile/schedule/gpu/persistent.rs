@@ -59,16 +59,17 @@ use std::fmt;
 
 use cranelift_entity::SecondaryMap;
 
+use super::super::pipeline::{Changed, Log};
 use super::cost;
 use crate::cfg::Loop;
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::Dim;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, begins_at_multiple};
-use crate::tile::verify::VerifiedModule;
+use crate::tile::verify::recheck;
 use crate::tile::{
-    Block, BlockCall, Body, GpuArch, GpuOp, GridAxis, Inst, InstData, Kernel, Module, Op, Param, ParamMode, Plan,
-    PlanOp, PlanVariant, State, Terminator, Type, Value, View,
+    Block, BlockCall, Body, GpuArch, GpuOp, GridAxis, Inst, InstData, Kernel, Machine, Module, Op, Param, ParamMode,
+    Plan, PlanOp, PlanVariant, State, Terminator, Type, Value, View,
 };
 
 /// Limit on launches in a loop: the kernel contains the code of each.
@@ -76,21 +77,26 @@ const MOST_LAUNCHES: usize = 32;
 /// Limit on buffers, indices and dimensions passed to a kernel; the runtime supports 256 words.
 const MOST_WORDS: usize = 200;
 
-/// Turns all suitable loops of all plans into kernels, outermost first.
-pub(super) fn put_loops(mut module: VerifiedModule, arch: GpuArch) -> VerifiedModule {
+/// Turns all suitable loops of all plans into kernels, outermost first. A loop whose kernel is not
+/// proved to stay in its buffers stays: no cheaper test than the proof is known.
+pub(in super::super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+    let mut changed = Changed::new();
+    let Some(gpu) = machine.gpu() else { return Ok(changed) };
     for n in 0..module.plans.len() {
         // Headers of loops that were tried without success.
         let mut refused: BTreeSet<Block> = BTreeSet::new();
-        while let Some((header, made)) = next(&module, n, arch, &refused) {
-            let tried = module.clone().changed(|module| Ok(made.put(module, n)));
-            match tried {
-                Ok(changed) => module = changed,
-                // Unproved: keep the loop.
-                Err(_) => drop(refused.insert(header)),
+        while let Some((header, made)) = next(module, n, gpu.arch, &refused) {
+            let mut tried = module.clone();
+            let names = made.put(&mut tried, n);
+            if recheck(&tried, &names).is_ok() {
+                *module = tried;
+                changed.extend(names);
+            } else {
+                refused.insert(header);
             }
         }
     }
-    module
+    Ok(changed)
 }
 
 /// The outermost suitable loop of a plan that was not refused.
@@ -636,6 +642,7 @@ impl<'a> Maker<'a> {
             scratch,
             state: State::Gpu { arch: self.arch, warps },
             compute: None,
+            tiled: None,
             body: self.body,
         };
         kernel.find_symbols();
