@@ -455,8 +455,8 @@ pub struct PassOptions {
     /// Stop after this pass, or after this step of the schedule
     #[arg(long, value_name = "PASS")]
     pub stop_after: Option<String>,
-    /// Apply only the first N rewrites, to find a wrong one by bisection; steps of the schedule count
-    /// too, except for those without which there is no code
+    /// Apply only the first N rewrites, to find a wrong one by bisection; steps of the schedule
+    /// count too, except for those without which there is no code
     #[arg(long, value_name = "N")]
     pub bisect_limit: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! split-sums: a matmul with large K becomes a loop over blocks of k, whose sums are added in order.
+//! split-sums: a matmul with large K becomes a loop over blocks of k, whose sums are added.
 //!
 //! ```text
 //! kernel @matmul.0(%0: in f32[4, 2048], %1: in f32[1, 2048, 32], %2: out f32[4, 32]) {
@@ -40,8 +40,8 @@
 //! ```
 //!
 //! It takes an unscheduled kernel of one block with one matmul of constant K, as made by
-//! `lowering::tile::matmul` (which makes a loop itself if K is not a constant), and accumulates in a
-//! tile filled with a constant.
+//! `lowering::tile::matmul` (which makes a loop itself if K is not a constant), and accumulates in
+//! a tile filled with a constant.
 //!
 //! The length of a block is
 //!

@@ -77,22 +77,17 @@ const MOST_LAUNCHES: usize = 32;
 /// Limit on buffers, indices and dimensions passed to a kernel; the runtime supports 256 words.
 const MOST_WORDS: usize = 200;
 
-/// Turns all suitable loops of all plans into kernels, outermost first. A loop whose kernel is not
-/// proved to stay in its buffers stays: no cheaper test than the proof is known.
+/// Turns all suitable loops into kernels, outermost first, if these are proved to be in bounds.
 pub(in super::super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
-    let mut changed = Changed::new();
-    let Some(gpu) = machine.gpu() else { return Ok(changed) };
+    let (mut changed, Some(gpu)) = (Changed::new(), machine.gpu()) else { return Ok(Changed::new()) };
     for n in 0..module.plans.len() {
-        // Headers of loops that were tried without success.
         let mut refused: BTreeSet<Block> = BTreeSet::new();
         while let Some((header, made)) = next(module, n, gpu.arch, &refused) {
             let mut tried = module.clone();
             let names = made.put(&mut tried, n);
-            if recheck(&tried, &names).is_ok() {
-                *module = tried;
-                changed.extend(names);
-            } else {
-                refused.insert(header);
+            match recheck(&tried, &names) {
+                Err(_) => _ = refused.insert(header),
+                Ok(()) => (*module, changed) = (tried, &changed | &names),
             }
         }
     }
@@ -102,8 +97,8 @@ pub(in super::super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<
 /// The outermost suitable loop of a plan that was not refused.
 fn next(module: &Module, n: usize, arch: GpuArch, refused: &BTreeSet<Block>) -> Option<(Block, Outlined)> {
     let plan = module.plans.get(n)?;
-    let loops = candidates(plan).into_iter().filter(|l| !refused.contains(&l.header));
-    loops.into_iter().find_map(|l| Some((l.header, Maker::new(module, plan, &l, arch).make().ok()?)))
+    let mut loops = candidates(plan).into_iter().filter(|l| !refused.contains(&l.header));
+    loops.find_map(|l| Some((l.header, Maker::new(module, plan, &l, arch).make().ok()?)))
 }
 
 /// The loops of a plan with launches, outer ones first.
@@ -112,8 +107,7 @@ fn candidates(plan: &Plan) -> Vec<Loop<Block>> {
         return Vec::new();
     }
     let launches = |b: &Block| plan.body.block(*b).insts.iter().any(|i| is_launch(&plan.body, *i));
-    let loops = plan.body.cfg().loops().into_iter().rev();
-    loops.filter(|l| l.blocks.iter().any(launches)).collect()
+    plan.body.cfg().loops().into_iter().rev().filter(|l| l.blocks.iter().any(launches)).collect()
 }
 
 /// Is it a constant or a dimension, which can be recomputed anywhere?
@@ -185,8 +179,7 @@ pub fn gpu_loops(module: &Module, arch: GpuArch) -> Vec<GpuLoop> {
 
 /// Source location of a loop: of the comparison in its header.
 fn place(body: &Body, l: &Loop<Block>) -> Loc {
-    let last = body.block(l.header).insts.last();
-    last.map(|i| body.inst(*i).loc).unwrap_or_default()
+    body.block(l.header).insts.last().map(|i| body.inst(*i).loc).unwrap_or_default()
 }
 
 /// A loop outlined to a kernel.
