@@ -39,6 +39,7 @@ pub use generate::generate;
 pub use import::import;
 pub use list::{completions, list};
 pub use ops::ops;
+use passes::Observed;
 pub use passes::{Dumps, broken_pass, opt, pass_options};
 pub use reference::{explain, reference};
 pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
@@ -46,6 +47,7 @@ pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
 use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, ProgramOptions, StdOptions, Target};
 use crate::codegen::cpu::{Arch, Compiled, EmitOptions, clif};
 use crate::diagnostics::did_you_mean;
+use crate::observe::Counts;
 use crate::record::Format;
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::source::FileId;
@@ -102,12 +104,14 @@ fn compile_in(s: &mut Session, options: &CompileOptions, out: &Outputs) -> Resul
             let Some(graph) = graph_ir(s, options, source, file, out)? else { return Ok(()) };
             let model = stages::describe(s, &graph.interface(), &graph.model, &graph.doc)?;
             levels = levels.for_graph(&graph, stages::generator(options.backend)).keeping(&options.target, &graph)?;
+            s.observed.shown = Some(levels.shown.name());
             let wanted = if is_code { levels.all.as_slice() } else { std::slice::from_ref(&levels.shown) };
             (Tiers::lower(s, &graph, wanted, &levels.weights)?, model)
         }
         Source::Tile => {
             s.stage("parse");
             let tiles = stages::tile_text(s, file)?;
+            observe_text(s, options)?;
             let model = stages::describe(s, &tiles.interface(), &tiles.model, &tiles.doc)?;
             let tiers = Tiers::given(s, tiles, levels.shown, &levels.weights)?;
             if is_code {
@@ -156,6 +160,13 @@ fn compile_in(s: &mut Session, options: &CompileOptions, out: &Outputs) -> Resul
         };
         stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)
     })
+}
+
+/// Tile IR as input has no passes; its steps are observed.
+fn observe_text(s: &mut Session, options: &CompileOptions) -> Result<(), CommandError> {
+    let watch = pass_options(&options.target, &options.passes)?.watch;
+    s.observed = Observed::new(&options.passes, &watch, Counts::default(), s.observed.shown.take());
+    Ok(())
 }
 
 /// The outputs that involve machine code: its dumps, the object, the library, the wrappers. `make`

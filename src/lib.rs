@@ -30,16 +30,16 @@
 //!
 //! | folder | what lives there | what it imports | what it must not know |
 //! |---|---|---|---|
-//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `ptx`, `random`, `record`, `reference`, `report`, `runtime`, `shape`, `simulated`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `observe`, `passes`, `ptx`, `random`, `record`, `reference`, `report`, `runtime`, `shape`, `simulated`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
 //! | `cli` | the command line: options, their values and help | `diagnostics`, `shape::Elem` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
 //! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax`, `table` | IR |
 //! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `stack`, `types` | passes, instruction sets |
-//! | `passes` | rewrites of graph IR, the pipeline, remarks | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `ssa` | files, back ends |
+//! | `passes` | rewrites of graph IR, the pipeline, remarks | `diagnostics`, `ir`, `observe`, `scalar`, `shape`, `source`, `ssa` | files, back ends |
 //! | `lowering::tile` | regions to kernels, functions to plans, movement to views | `ir`, `scalar`, `shape`, `tile` | vectors, machine code |
 //! | `lowering::vector` | runs of scheduled kernels to routines of vector IR: loops, tails, reductions | `scalar`, `shape`, `ssa`, `tile`, `vector` | instructions, back ends |
 //! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | back ends |
-//! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | graph IR, Cranelift |
+//! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `observe`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | graph IR, Cranelift |
 //! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `diagnostics`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table` | tiles, instructions |
 //! | `ptx` | PTX for GPUs: kernels of typed instructions, a table of all legal opcodes; text, verifier | `diagnostics` | tiles, launches |
 //! | `ptx::sim` | a simulator of GPUs: executes the text of kernels, and reports races, missing fences and the like | `ptx`, `random` | tiles, plans, who made the text |
@@ -62,6 +62,7 @@
 //! | `cfg` | the control flow of a body: orders of blocks, dominators, loops |  | what is in a block |
 //! | `table` | what a row of an IR's table of operations says, and what is made of it: attributes as text, the reference | `diagnostics`, `irtext`, `shape`, `ssa` | any operation |
 //! | `irtext` | the syntax that the IR texts share | `diagnostics`, `shape`, `source` | any IR |
+//! | `observe` | dumps, bisection and timing of the steps of a pipeline |  | any step, any IR |
 //! | `files` | reading sources, writing outputs whole and together, temporary files that are removed |  | what is in a file |
 //! | `threads` | the same work for each of several items, on several threads |  | what the work is |
 //! | `random` | a random number generator that gives the same numbers everywhere |  | who draws |
@@ -82,7 +83,7 @@
 //! 5. `src/passes/fuse_attention.rs`: a pass; its head has the IR before and after.
 //! 6. `src/tile/mod.rs`: tile IR on one page.
 //! 7. `src/lowering/tile/matmul.rs`: how a matmul becomes a kernel.
-//! 8. `src/tile/schedule.rs`: what is decided for a machine, step by step.
+//! 8. `src/tile/schedule/pipeline.rs`: what is decided for a machine, step by step.
 //! 9. `src/vector/functions/exp.vec`: an elementary function in vector IR.
 //! 10. `src/codegen/cpu/wide/mod.rs`: leaf functions, from vector IR to machine code.
 //!
@@ -122,6 +123,7 @@ pub mod interp;
 pub mod ir;
 pub mod irtext;
 pub mod lowering;
+pub mod observe;
 pub mod panics;
 pub mod passes;
 pub mod ptx;

@@ -428,19 +428,19 @@ impl TargetOptions {
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Passes and dumps")]
 pub struct PassOptions {
-    /// Print the IR before a pass, or before `all`, to stderr
+    /// Print the IR before a pass or a step of the schedule, or before `all`, to stderr
     #[arg(long, value_name = "PASS")]
     pub print_before: Vec<String>,
-    /// Print the IR after a pass, or after `all`, to stderr
+    /// Print the IR after a pass or a step, or after `all`, to stderr
     #[arg(long, value_name = "PASS")]
     pub print_after: Vec<String>,
-    /// Print the IR after each pass that changed it, in full or as a diff
+    /// Print the IR after each pass or step that changed it, in full or as a diff
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "whole")]
     pub print_changed: Option<PrintChanged>,
-    /// Verify the IR after each pass (`false` turns it off)
+    /// Verify the IR after each pass and, if given, each step (`false` turns it off)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub verify_each: Option<bool>,
-    /// Print the time that each stage and pass took
+    /// Print the time that each stage, pass and step took
     #[arg(long)]
     pub time_passes: bool,
     /// Print counters of what each pass did
@@ -449,13 +449,14 @@ pub struct PassOptions {
     /// Report which fusions were done, and why others were not
     #[arg(long)]
     pub remarks: bool,
-    /// Write the IR after each pass into this folder
+    /// Write the IR after each pass and step into this folder
     #[arg(long, value_name = "DIR")]
     pub dump_dir: Option<PathBuf>,
-    /// Stop after this pass
+    /// Stop after this pass, or after this step of the schedule
     #[arg(long, value_name = "PASS")]
     pub stop_after: Option<String>,
-    /// Apply only the first N rewrites, to find a wrong one by bisection
+    /// Apply only the first N rewrites, to find a wrong one by bisection; steps of the schedule
+    /// count too, except for those without which there is no code
     #[arg(long, value_name = "N")]
     pub bisect_limit: Option<u64>,
 }

@@ -583,6 +583,8 @@ pub enum Listed {
     Functions,
     /// Passes, in the order in which the pipeline runs them
     Passes,
+    /// Steps of the schedule, after the passes, in the order in which they run
+    Steps,
     /// Output formats
     Emit,
     /// Instruction sets, and which of them this machine supports
@@ -595,7 +597,7 @@ pub enum Listed {
 
 impl Listed {
     /// Everything that can be listed.
-    pub const ALL: [Listed; 11] = [
+    pub const ALL: [Listed; 12] = [
         Listed::Ops,
         Listed::Ir,
         Listed::Tile,
@@ -603,6 +605,7 @@ impl Listed {
         Listed::Mir,
         Listed::Functions,
         Listed::Passes,
+        Listed::Steps,
         Listed::Emit,
         Listed::Cpus,
         Listed::Codes,

@@ -9,7 +9,7 @@ use super::levels::Levels;
 use super::outputs::{Outputs, Source};
 use super::session::{CommandError, Session, command_line_error, tell};
 use super::stages::{self, Tiers};
-use super::{graph_ir, library, nvidia, record, variants};
+use super::{graph_ir, library, nvidia, observe_text, record, variants};
 use crate::cli::{CompileOptions, EmitKind, Gpu, Target};
 use crate::codegen::cpu::EmitOptions;
 use crate::ptx::sim::Mode;
@@ -17,7 +17,7 @@ use crate::record::Format;
 use crate::simulated::{Simulated, schedule};
 use crate::source::FileId;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, GpuArch, GpuOptions, KernelOrPlan};
+use crate::tile::{self, GpuArch, KernelOrPlan, ScheduleOptions};
 use std::path::Path;
 
 /// Formats for CPUs only.
@@ -50,6 +50,7 @@ pub(super) fn compile(
     let is_library = OF_LIBRARY.into_iter().any(|kind| out.has(kind));
     let is_dump = DUMPS.into_iter().any(|kind| out.has(kind)) || record::is_asked(out);
     let mut levels = Levels::from_options(&options.target);
+    s.observed.shown = Some(arch(options.target.gpu).name().to_string());
     if out.has(EmitKind::So) {
         levels.run_here()?;
     }
@@ -70,6 +71,7 @@ pub(super) fn compile(
         Source::Tile => {
             s.stage("parse");
             let tiles = stages::tile_text(s, file)?;
+            observe_text(s, options)?;
             if is_dump {
                 dumps(s, options, &tiles, (&levels.gpu_options(), true), out)?;
             }
@@ -103,12 +105,14 @@ fn dumps(
     s: &mut Session,
     options: &CompileOptions,
     tiles: &VerifiedModule,
-    (gpu_options, is_text): (&GpuOptions, bool),
+    (gpu_options, is_text): (&ScheduleOptions, bool),
     out: &Outputs,
 ) -> Result<(), CommandError> {
     let kind = arch(options.target.gpu);
     s.stage("schedule");
     let scheduled = variants::scheduled(s, tiles, kind, gpu_options, is_text)?;
+    // The library, if there is one, is made of the same steps.
+    s.observed.shown = Some(String::new());
     // For a library, remarks are printed for all variants.
     if options.passes.remarks && !OF_LIBRARY.into_iter().any(|kind| out.has(kind)) {
         tell(&variants::forms(tiles, &scheduled));
@@ -158,7 +162,7 @@ fn dumps(
 pub(super) fn simulated(
     s: &mut Session,
     tiles: &VerifiedModule,
-    gpu_options: &GpuOptions,
+    gpu_options: &ScheduleOptions,
     gpu: Gpu,
 ) -> Result<(VerifiedModule, Simulated), CommandError> {
     let kind = arch(gpu);

@@ -13,7 +13,7 @@ use crate::ir;
 use crate::lowering;
 use crate::runtime::descriptor::features_of;
 use crate::runtime::processor::can_run;
-use crate::tile::{Cpu, Feature, GpuArch, GpuOptions, WeightChoice, WeightFormat};
+use crate::tile::{Cpu, Feature, GpuArch, ScheduleOptions, WeightChoice, WeightFormat};
 
 /// The best instruction set that the host supports.
 pub(super) fn native() -> Cpu {
@@ -92,8 +92,8 @@ impl Levels {
     }
 
     /// Options for GPU kernels that reduce precision.
-    pub(super) fn gpu_options(&self) -> GpuOptions {
-        GpuOptions { weights: self.weights.clone(), tf32: self.tf32 }
+    pub(super) fn gpu_options(&self) -> ScheduleOptions {
+        ScheduleOptions { weights: self.weights.clone(), tf32: self.tf32 }
     }
 
     /// Fails if the code could not be linked and run on the host.

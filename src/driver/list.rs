@@ -13,6 +13,7 @@ use crate::passes::PASSES;
 use crate::reference;
 use crate::runtime::descriptor::features_of;
 use crate::runtime::processor::can_run;
+use crate::tile::{CPU_STEPS, GPU_STEPS, Step};
 use crate::types::modules;
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
@@ -33,6 +34,7 @@ pub fn list(options: &ListOptions) -> Result<(), CommandError> {
         }
         Some(Listed::Functions) => function::functions(),
         Some(Listed::Passes) => PASSES.iter().map(|pass| (pass.name.to_string(), pass.summary.to_string())).collect(),
+        Some(Listed::Steps) => steps(),
         Some(Listed::Emit) => EmitKind::ALL
             .into_iter()
             .map(|kind| (format!("{} (.{})", kind.name(), kind.extension()), kind.summary().to_string()))
@@ -44,6 +46,21 @@ pub fn list(options: &ListOptions) -> Result<(), CommandError> {
         }
     };
     show(&columns(&rows))
+}
+
+/// The steps of the schedule, with the machines that have them.
+fn steps() -> Vec<(String, String)> {
+    let has = |table: &[Step], step: &Step| table.iter().any(|s| s.name == step.name);
+    let only_gpus = GPU_STEPS.iter().filter(|step| !has(CPU_STEPS, step));
+    let row = |step: &Step| {
+        let of = match (has(CPU_STEPS, step), has(GPU_STEPS, step)) {
+            (true, true) => "",
+            (true, false) => " (CPU)",
+            (false, _) => " (GPU)",
+        };
+        (step.name.to_string(), format!("{}{of}", step.summary))
+    };
+    CPU_STEPS.iter().chain(only_gpus).map(row).collect()
 }
 
 /// The first line of a module's head comment.

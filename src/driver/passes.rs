@@ -5,17 +5,18 @@
 //! that reproduces it.
 
 use super::outputs::agrees;
-use super::record;
 use super::session::{CommandError, Session, command_line_error, message, reason};
 use crate::cli::{EmitKind, FloatMode, OptOptions, PassOptions, PrintChanged, TargetOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::files;
+use crate::observe::Counts;
 use crate::passes::{
-    self, Collected, Float, Level, OptError, Options, PassError, Select, Sink, Step, find_pass, optimise_text,
+    self, Collected, Float, Level, OptError, Options, PassError, Select, Sink, Watch, find_pass, optimise_text,
     parse_pass_list,
 };
-use crate::record::Record;
+use crate::tile::verify::VerifiedModule;
+use crate::tile::{self, Machine, ScheduleError, ScheduleOptions, find_step};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +55,15 @@ pub fn pass_options(target: &TargetOptions, options: &PassOptions) -> Result<Opt
     let select = |names: &[String]| Select::parse(&names.join(","));
     let (print_before, print_after) = (select(&options.print_before), select(&options.print_after));
     for name in print_before.names().iter().chain(print_after.names()).chain(&options.stop_after) {
-        find_pass(name).map_err(|message| command_line_error(&message))?;
+        let Err(near) = find_step(name) else { continue };
+        let message = |text: String| match near {
+            // A pass may be nearer.
+            Some(near) if !text.contains("did you mean") => {
+                format!("there is no pass `{name}`; did you mean `{near}`?")
+            }
+            _ => text,
+        };
+        find_pass(name).map_err(|text| command_line_error(&message(text)))?;
     }
     Ok(Options {
         level: Level::from_digit(target.level).unwrap_or_default(),
@@ -63,21 +72,69 @@ pub fn pass_options(target: &TargetOptions, options: &PassOptions) -> Result<Opt
             FloatMode::Contract => Float::Contract,
             FloatMode::Fast => Float::Fast,
         },
-        print_before,
-        print_after,
-        print_changed: match options.print_changed {
-            None => passes::PrintChanged::No,
-            Some(PrintChanged::Whole) => passes::PrintChanged::Whole,
-            Some(PrintChanged::Diff) => passes::PrintChanged::Diff,
+        watch: Watch {
+            print_before,
+            print_after,
+            print_changed: match options.print_changed {
+                None => passes::PrintChanged::No,
+                Some(PrintChanged::Whole) => passes::PrintChanged::Whole,
+                Some(PrintChanged::Diff) => passes::PrintChanged::Diff,
+            },
+            verify_each: options.verifies_each(),
+            stop_after: options.stop_after.clone(),
+            bisect_limit: options.bisect_limit,
+            time_passes: options.time_passes,
+            dump_files: options.dump_dir.is_some(),
         },
-        verify_each: options.verifies_each(),
-        stop_after: options.stop_after.clone(),
-        bisect_limit: options.bisect_limit,
-        time_passes: options.time_passes,
         stats: options.stats,
         remarks: options.remarks,
-        dump_files: options.dump_dir.is_some(),
     })
+}
+
+/// Observes the schedule, whose steps are counted after the passes.
+#[derive(Clone, Default)]
+pub(super) struct Observed {
+    watch: Watch,
+    /// The counts of the passes.
+    counts: Counts,
+    folder: Option<PathBuf>,
+    /// The name of the machine whose steps are printed: that of `--emit tile`. Without one, that of
+    /// the best instruction set.
+    pub(super) shown: Option<String>,
+}
+
+impl Observed {
+    /// By the options. The module is verified after each step if that is asked for, and
+    /// otherwise after the last one.
+    pub(super) fn new(asked: &PassOptions, watch: &Watch, counts: Counts, shown: Option<String>) -> Observed {
+        let watch = Watch { verify_each: asked.verify_each == Some(true), ..watch.clone() };
+        Observed { watch, counts, folder: asked.dump_dir.clone(), shown }
+    }
+
+    /// Schedules a module for a machine. `is_first`: its steps are printed if no other machine's
+    /// are.
+    pub(super) fn schedule(
+        &self,
+        tiles: &VerifiedModule,
+        machine: &Machine,
+        options: &ScheduleOptions,
+        is_first: bool,
+    ) -> (Result<VerifiedModule, ScheduleError>, Collected) {
+        let is_shown = self.shown.as_ref().map_or(is_first, |name| *name == machine.name());
+        let mut out = Collected { counts: self.counts, ..Collected::default() };
+        let silent = self.watch.silent();
+        let made = tile::schedule_for(tiles, machine, options, if is_shown { &self.watch } else { &silent }, &mut out);
+        (made, if is_shown { out } else { Collected::default() })
+    }
+}
+
+/// Prints the dumps of a schedule.
+pub(super) fn print_steps(session: &mut Session, out: Collected) -> Result<(), CommandError> {
+    let folder = session.observed.folder.clone();
+    let mut dumps = Dumps { folder: folder.as_deref(), files: Collected::default() };
+    dumps.text(&out.text);
+    dumps.files = out;
+    dumps.finish(session)
 }
 
 /// Reports a pass that broke the module, and saves its input.
@@ -99,14 +156,12 @@ pub fn broken_pass(error: &PassError) -> CommandError {
 pub struct Dumps<'a> {
     folder: Option<&'a Path>,
     files: Collected,
-    /// The record of the compilation, if it is an output.
-    pub(super) record: Option<Box<Record>>,
 }
 
 impl<'a> Dumps<'a> {
     /// Dumps for these options.
     pub fn new(options: &'a PassOptions) -> Dumps<'a> {
-        Dumps { folder: options.dump_dir.as_deref(), files: Collected::default(), record: None }
+        Dumps { folder: options.dump_dir.as_deref(), files: Collected::default() }
     }
 
     /// Writes the collected files.
@@ -127,6 +182,9 @@ impl<'a> Dumps<'a> {
 
 impl Sink for Dumps<'_> {
     fn text(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
@@ -134,7 +192,7 @@ impl Sink for Dumps<'_> {
         self.files.file(name, text);
     }
 
-    fn step(&mut self, step: &Step<'_>) {
-        self.record.iter_mut().for_each(|record| record::pass(record, step));
+    fn counts(&mut self) -> &mut Counts {
+        &mut self.files.counts
     }
 }

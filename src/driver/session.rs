@@ -3,6 +3,7 @@
 //! In: paths, contents, diagnostics. Out: files, text on stdout, messages on stderr, and a
 //! [`CommandError`], which determines the exit code. It must not know the stages.
 
+use super::passes::Observed;
 use crate::cli::{Colour, MessageFormat, MessageOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, json, render_all};
@@ -71,6 +72,8 @@ pub struct Session {
     written: Vec<PathBuf>,
     /// The record of the compilation, if it is an output.
     pub(super) record: Option<Box<Record>>,
+    /// Observes the steps of the schedule.
+    pub(super) observed: Observed,
     stages: Vec<(&'static str, Duration)>,
     running: Option<(&'static str, Instant)>,
 }
@@ -94,6 +97,7 @@ impl Session {
             batch: Batch::default(),
             written: Vec::new(),
             record: None,
+            observed: Observed::default(),
             stages: Vec::new(),
             running: None,
         }

@@ -6,7 +6,7 @@
 
 use super::bugs::{Saved, bug};
 use super::levels::Levels;
-use super::passes::{Dumps, broken_pass};
+use super::passes::{Dumps, Observed, broken_pass, print_steps};
 use super::record;
 use super::session::{CommandError, Session, command_line_error, reason};
 use super::variants::{GpuTier, kinds_of, no_code, variants};
@@ -19,7 +19,8 @@ use crate::diagnostics::{Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::files::Folder;
 use crate::interface::{Interface, axes, tensors};
 use crate::lowering::{self, graph};
-use crate::passes::{self, Options};
+use crate::observe::Sink;
+use crate::passes::{self, Options, Step};
 use crate::runtime::descriptor::{ModelDescriptor, id_of};
 use crate::runtime::link;
 use crate::shape::Elem;
@@ -27,7 +28,7 @@ use crate::source::{FileId, Span};
 use crate::syntax::ast;
 use crate::tile::Cpu;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{GpuOptions, WeightChoice};
+use crate::tile::{Machine, ScheduleError, ScheduleOptions, WeightChoice};
 use crate::types;
 use crate::types::typed::Program;
 use crate::vector::routine::{self, Routine};
@@ -276,10 +277,11 @@ pub(super) fn optimise(
     asked: &PassOptions,
 ) -> Result<(), CommandError> {
     let mut dumps = Dumps::new(asked);
-    dumps.record = s.record.take();
-    dumps.record.iter_mut().for_each(|record| record::graph(record, "lowering", module));
-    let done = passes::optimise(module, options, &mut dumps);
-    s.record = dumps.record.take();
+    s.record.iter_mut().for_each(|record| record::graph(record, "lowering", module));
+    let mut each = |step: &Step<'_>| s.record.iter_mut().for_each(|record| record::pass(record, step));
+    let done = passes::optimise_observed(module, options, &mut dumps, &mut each);
+    let shown = s.observed.shown.take();
+    s.observed = Observed::new(asked, &options.watch, *dumps.counts(), shown);
     dumps.finish(s)?;
     done.map(|_| ()).map_err(|error| broken_pass(&error))
 }
@@ -366,7 +368,7 @@ impl Tiers {
     pub(super) fn given_for_gpus(
         s: &mut Session,
         tiles: &VerifiedModule,
-        options: &GpuOptions,
+        options: &ScheduleOptions,
     ) -> Result<Tiers, CommandError> {
         Ok(Tiers {
             list: Vec::new(),
@@ -384,7 +386,18 @@ impl Tiers {
         weights: &WeightChoice,
     ) -> Result<Tiers, CommandError> {
         s.stage("schedule");
-        let mut tiers = at_once(levels.to_vec(), |level| Ok((level, schedule(tiles, level, weights)?)))?;
+        let observed = &s.observed;
+        let made = at_once(levels.to_vec(), |level| {
+            let is_first = Some(&level) == levels.first();
+            let options = ScheduleOptions { weights: weights.clone(), tf32: false };
+            let (made, out) = observed.schedule(tiles, &Machine::from(level), &options, is_first);
+            Ok((level, made.map_err(|e| broken_schedule(tiles, &e, "--emit tile=-")), out))
+        })?;
+        let mut tiers = Vec::new();
+        for (level, made, out) in made {
+            print_steps(s, out)?;
+            tiers.push((level, made?));
+        }
         // Byte dot products need quantised weights.
         tiers.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
         Ok(Tiers { list: tiers, gpus: Vec::new(), unscheduled: None, is_text: false, remarks: Vec::new() })
@@ -399,9 +412,11 @@ impl Tiers {
         weights: &WeightChoice,
     ) -> Result<Tiers, CommandError> {
         s.stage("schedule");
-        let scheduled = tile::schedule(&tiles, level, weights);
+        let options = ScheduleOptions { weights: weights.clone(), tf32: false };
+        let (scheduled, out) = s.observed.schedule(&tiles, &Machine::from(level), &options, true);
+        print_steps(s, out)?;
         let unscheduled = tiles;
-        let tiles = scheduled.map_err(|complaint| no_code(s, &complaint))?;
+        let tiles = scheduled.map_err(|e| no_code(s, &e.to_string()))?;
         let of = |k: &tile::Kernel| match k.state {
             tile::State::Cpu(level) => Some(level),
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
@@ -512,12 +527,21 @@ fn lower_to_tiles(graph: ir::Verified<'_>) -> Result<(VerifiedModule, Vec<String
     })
 }
 
-/// Schedules a module for an instruction set.
-fn schedule(tiles: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> Result<VerifiedModule, CommandError> {
-    tile::schedule(tiles, level, weights).map_err(|complaint| {
-        let saved = Saved { text: &tile::text::print(tiles), ending: "tir", arguments: "--emit tile=-" };
-        bug("scheduling", &complaint, Some(&saved))
-    })
+/// Reports a schedule that failed, for kernels that attnc made: a bug.
+pub(super) fn broken_schedule(tiles: &tile::Module, error: &ScheduleError, arguments: &str) -> CommandError {
+    let saved = Saved { text: &tile::text::print(tiles), ending: "tir", arguments };
+    bug("scheduling", &error.to_string(), Some(&saved))
+}
+
+/// Fails if `--stop-after` has left kernels that are not scheduled, for which there is no code.
+pub(super) fn is_scheduled(module: &tile::Module) -> Result<(), CommandError> {
+    match module.kernels.iter().find(|k| k.state == tile::State::Unscheduled) {
+        None => Ok(()),
+        Some(k) => Err(command_line_error(&format!(
+            "kernel @{} is not scheduled to the end: with `--stop-after` one of its steps, there is only `--emit tile`",
+            k.name
+        ))),
+    }
 }
 
 /// The code generator of an option.
@@ -537,6 +561,7 @@ pub(super) fn machine_code(
     wanted: EmitOptions,
 ) -> Result<Compiled, CommandError> {
     generator.available().map_err(command_line_error)?;
+    tiers.list.iter().try_for_each(|(_, module)| is_scheduled(module))?;
     if generator == Generator::Llvm && wanted.arch != Arch::host() {
         return Err(command_line_error("`--backend llvm` supports only the architecture of this machine"));
     }

@@ -5,15 +5,18 @@
 //! library.
 
 use super::bugs::{Saved, bug};
+use super::passes::{Observed, print_steps};
 use super::session::{CommandError, Session};
+use super::stages::{broken_schedule, is_scheduled};
 use crate::codegen::cpu::GpuKernels;
 use crate::codegen::ptx::{self, KernelInfo};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::ir as ir_codes;
+use crate::observe::Collected;
 use crate::ptx::Module;
 use crate::threads;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, GpuArch, GpuOptions, State};
+use crate::tile::{self, GpuArch, Machine, ScheduleOptions, State};
 
 /// A module for one GPU architecture.
 pub(super) struct GpuTier {
@@ -70,26 +73,27 @@ pub(super) fn scheduled(
     s: &mut Session,
     tiles: &VerifiedModule,
     kind: GpuArch,
-    options: &GpuOptions,
+    options: &ScheduleOptions,
     is_text: bool,
 ) -> Result<VerifiedModule, CommandError> {
-    schedule(tiles, kind, options, is_text).map_err(|failure| failure.report(s))
+    let (made, out) = schedule(&s.observed, tiles, kind, options, is_text);
+    print_steps(s, out)?;
+    made.map_err(|failure| failure.report(s))
 }
 
 fn schedule(
+    observed: &Observed,
     tiles: &VerifiedModule,
     kind: GpuArch,
-    options: &GpuOptions,
+    options: &ScheduleOptions,
     is_text: bool,
-) -> Result<VerifiedModule, Failure> {
-    tile::schedule_for_gpu_with(tiles, kind, options).map_err(|complaint| {
-        if is_text {
-            return Failure::Unsupported(complaint);
-        }
-        let text = tile::text::print(tiles);
-        let saved = Saved { text: &text, ending: "tir", arguments: "--target cuda --emit tile=-" };
-        Failure::Bug(bug("scheduling", &complaint, Some(&saved)))
-    })
+) -> (Result<VerifiedModule, Failure>, Collected) {
+    let (made, out) = observed.schedule(tiles, &Machine::from(kind), options, false);
+    let made = made.map_err(|e| match is_text {
+        true => Failure::Unsupported(e.to_string()),
+        false => Failure::Bug(broken_schedule(tiles, &e, "--target cuda --emit tile=-")),
+    });
+    (made, out)
 }
 
 /// The PTX of scheduled kernels.
@@ -103,6 +107,7 @@ pub(super) fn compiled(
 }
 
 fn generate(module: &VerifiedModule, kind: GpuArch, is_text: bool) -> Result<(Module, Vec<KernelInfo>), Failure> {
+    is_scheduled(module).map_err(Failure::Bug)?;
     ptx::compile(module, kind).map_err(|complaint| {
         if is_text {
             return Failure::Unsupported(complaint);
@@ -119,12 +124,19 @@ pub(super) fn variants(
     s: &mut Session,
     tiles: &VerifiedModule,
     kinds: &[GpuArch],
-    options: &GpuOptions,
+    options: &ScheduleOptions,
     is_text: bool,
 ) -> Result<Vec<GpuTier>, CommandError> {
     s.stage("generate PTX");
-    let made = threads::each(kinds.to_vec(), kinds.len(), |kind| {
-        let module = schedule(tiles, kind, options, is_text)?;
+    let observed = &s.observed;
+    let scheduled =
+        threads::each(kinds.to_vec(), kinds.len(), |kind| schedule(observed, tiles, kind, options, is_text));
+    let mut modules = Vec::new();
+    for (kind, (made, out)) in kinds.iter().zip(scheduled) {
+        print_steps(s, out)?;
+        modules.push((*kind, made.map_err(|failure| failure.report(s))?));
+    }
+    let made = threads::each(modules, kinds.len(), |(kind, module)| {
         let (ptx, infos) = generate(&module, kind, is_text)?;
         if kinds.len() > 1 && ptx.target.alone && !ptx.lowest().1.alone {
             return Ok(None);

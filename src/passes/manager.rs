@@ -5,24 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::options::{Options, PrintChanged};
+use super::options::Options;
 use super::{Changed, Context, Pass, Remark, render_remarks};
 use crate::ir::requirements::{keep, requirements};
 use crate::ir::{self, Loc, Module, text};
+use crate::observe::{Observer, PrintChanged, Sink};
 use crate::shape::Fact;
-
-/// Receives the text output of the passes. The driver writes it to stderr and to files; tests
-/// collect it.
-pub trait Sink {
-    /// A dump or a report, including its header line and final newline.
-    fn text(&mut self, text: &str);
-    /// The IR after a pass, for `--dump-dir`. File names sort in the order of the passes.
-    fn file(&mut self, name: &str, text: &str);
-    /// A run of a pass over the module. By default it is ignored.
-    fn step(&mut self, _step: &Step<'_>) {}
-}
 
 /// A run of a pass, for a record of the compilation.
 #[derive(Debug)]
@@ -35,25 +25,6 @@ pub struct Step<'a> {
     pub module: &'a Module,
     /// Its new remarks.
     pub remarks: &'a [Remark],
-}
-
-/// A sink that collects its input in memory.
-#[derive(Clone, Debug, Default)]
-pub struct Collected {
-    /// Concatenated dumps and reports.
-    pub text: String,
-    /// File names and contents, in order of creation.
-    pub files: Vec<(String, String)>,
-}
-
-impl Sink for Collected {
-    fn text(&mut self, text: &str) {
-        self.text += text;
-    }
-
-    fn file(&mut self, name: &str, text: &str) {
-        self.files.push((name.to_string(), text.to_string()));
-    }
 }
 
 /// A pass left an invalid module: always a bug in attnc. The driver saves both texts and prints how
@@ -86,7 +57,8 @@ pub fn run_passes(
     options: &Options,
     sink: &mut dyn Sink,
 ) -> Result<Vec<Remark>, PassError> {
-    let mut manager = Manager::new(module, options, sink);
+    let each = &mut |_: &Step<'_>| {};
+    let mut manager = Manager::new(module, options, sink, each);
     for pass in passes {
         manager.run(pass)?;
     }
@@ -97,14 +69,10 @@ pub fn run_passes(
 pub(super) struct Manager<'a> {
     module: &'a mut Module,
     pub(super) options: &'a Options,
-    sink: &'a mut dyn Sink,
+    observer: Observer<'a>,
+    /// Called after each run that is reported.
+    each: &'a mut dyn FnMut(&Step<'_>),
     context: Context,
-    times: Vec<(&'static str, Duration)>,
-    /// The number of runs of a pass on a function so far, for bisection.
-    runs: u64,
-    /// The number of runs of a pass on the module so far, for file names.
-    steps: usize,
-    stopped: bool,
     /// Is this a repetition? Then passes that change nothing are not dumped or reported.
     again: bool,
     /// Has a pass changed anything since this was last reset?
@@ -128,18 +96,20 @@ struct FunctionFacts {
 const MAX_ROUNDS: usize = 8;
 
 impl<'a> Manager<'a> {
-    pub(super) fn new(module: &'a mut Module, options: &'a Options, sink: &'a mut dyn Sink) -> Manager<'a> {
+    pub(super) fn new(
+        module: &'a mut Module,
+        options: &'a Options,
+        sink: &'a mut dyn Sink,
+        each: &'a mut dyn FnMut(&Step<'_>),
+    ) -> Manager<'a> {
         let arrays = module.params.iter().map(|p| (p.name.clone(), p.counts.clone())).collect();
         let context = Context { arrays, ..Context::new(options.float) };
         Manager {
             module,
             options,
-            sink,
+            observer: Observer::new(&options.watch, sink, "air"),
+            each,
             context,
-            times: Vec::new(),
-            runs: 0,
-            steps: 0,
-            stopped: false,
             again: false,
             changed: Changed::No,
             known: Vec::new(),
@@ -165,15 +135,15 @@ impl<'a> Manager<'a> {
 
     /// Runs a pass on every function, with the dumps and checks requested before and after it.
     pub(super) fn run(&mut self, pass: &Pass) -> Result<(), PassError> {
-        if self.stopped {
+        if self.observer.is_stopped() {
             return Ok(());
         }
-        let options = self.options;
-        if options.print_before.has(pass.name) && !self.again {
-            self.dump("Before", pass.name, &text::print(self.module));
+        let watch = &self.options.watch;
+        if !self.again {
+            self.observer.before(pass.name, || text::print(self.module));
         }
         // The module before the pass is kept if it is compared, or needed to report a bug.
-        let before = (options.verify_each || options.print_changed != PrintChanged::No)
+        let before = (watch.verify_each || watch.print_changed != PrintChanged::No)
             .then(|| self.unchanged.take().unwrap_or_else(|| self.module.clone()));
 
         let start = Instant::now();
@@ -183,9 +153,9 @@ impl<'a> Manager<'a> {
         if self.again {
             self.only_new_remarks(remarks, changed);
         }
-        self.times.push((pass.name, start.elapsed()));
+        self.observer.timed(pass.name, start);
 
-        if options.verify_each
+        if watch.verify_each
             && changed == Changed::Yes
             && let Err(errors) = ir::verify(self.module)
         {
@@ -194,13 +164,15 @@ impl<'a> Manager<'a> {
         }
         if !self.again || changed == Changed::Yes {
             let remarks = self.context.remarks.get(remarks..).unwrap_or_default();
-            self.sink.step(&Step { pass: pass.name, changed, module: self.module, remarks });
-            self.report(pass, changed, before.as_ref());
+            (self.each)(&Step { pass: pass.name, changed, module: self.module, remarks });
+            let text_before = || before.as_ref().map(text::print).unwrap_or_default();
+            let after = || text::print(self.module);
+            self.observer.report(pass.name, changed == Changed::Yes, text_before, after);
         }
         if changed == Changed::No {
             self.unchanged = before;
         }
-        self.stopped = options.stop_after.as_deref() == Some(pass.name);
+        self.observer.stop_at(pass.name);
         Ok(())
     }
 
@@ -225,14 +197,8 @@ impl<'a> Manager<'a> {
             if self.again && known.done.contains(pass.name) {
                 continue;
             }
-            self.runs += 1;
-            if let Some(limit) = self.options.bisect_limit {
-                let skipped = self.runs > limit;
-                let verb = if skipped { "not running" } else { "running" };
-                self.sink.text(&format!("bisect: {verb} pass ({}) {} on `{}`\n", self.runs, pass.name, function.name));
-                if skipped {
-                    continue;
-                }
+            if self.observer.skips(|n| format!("pass ({n}) {} on `{}`", pass.name, function.name)) {
+                continue;
             }
             // The function keeps its requirements on a call, whatever becomes of the operations
             // that required them.
@@ -252,68 +218,18 @@ impl<'a> Manager<'a> {
         changed
     }
 
-    fn report(&mut self, pass: &Pass, changed: Changed, before: Option<&Module>) {
-        self.steps += 1;
-        let whole = self.options.print_after.has(pass.name)
-            || (changed == Changed::Yes && self.options.print_changed == PrintChanged::Whole);
-        let diff = changed == Changed::Yes && self.options.print_changed == PrintChanged::Diff;
-        if !whole && !diff && !self.options.dump_files {
-            return;
-        }
-        let after = text::print(self.module);
-        if self.options.dump_files {
-            self.sink.file(&format!("{:02}-{}.air", self.steps, pass.name), &after);
-        }
-        if whole {
-            self.dump("After", pass.name, &after);
-        }
-        if diff {
-            let before = before.map(text::print).unwrap_or_default();
-            let lines = similar::TextDiff::from_lines(&before, &after);
-            self.dump("After", pass.name, &lines.unified_diff().context_radius(3).to_string());
-        }
-    }
-
-    /// The header has MLIR's format, which viewers of pass pipelines parse.
-    fn dump(&mut self, when: &str, pass: &str, text: &str) {
-        self.sink.text(&format!("// -----// IR Dump {when} {pass} //----- //\n{text}\n"));
-    }
-
-    pub(super) fn finish(self) -> Vec<Remark> {
+    pub(super) fn finish(mut self) -> Vec<Remark> {
         if self.options.remarks {
-            self.sink.text(&render_remarks(&self.context.remarks, self.module));
+            self.observer.text(&render_remarks(&self.context.remarks, self.module));
         }
         if self.options.stats {
             let mut table = String::from("// counters of the passes\n");
             for ((pass, what), n) in &self.context.stats {
                 let _ = writeln!(table, "{n:>8}  {pass}: {what}");
             }
-            self.sink.text(&table);
+            self.observer.text(&table);
         }
-        if self.options.time_passes {
-            self.sink.text(&time_table(&self.times));
-        }
+        self.observer.finish("the passes");
         self.context.remarks
     }
-}
-
-/// Time per pass over all of its runs, in the order of first runs.
-fn time_table(times: &[(&'static str, Duration)]) -> String {
-    let mut rows: Vec<(&str, Duration, u32)> = Vec::new();
-    for (name, time) in times {
-        match rows.iter_mut().find(|(n, ..)| n == name) {
-            Some((_, total, runs)) => {
-                *total += *time;
-                *runs += 1;
-            }
-            None => rows.push((name, *time, 1)),
-        }
-    }
-    let mut table = String::from("// time of the passes\n");
-    for (name, time, runs) in &rows {
-        let _ = writeln!(table, "{:>10.3} ms  {runs:>2} x  {name}", time.as_secs_f64() * 1e3);
-    }
-    let total: Duration = rows.iter().map(|(_, t, _)| *t).sum();
-    let _ = writeln!(table, "{:>10.3} ms        all", total.as_secs_f64() * 1e3);
-    table
 }

@@ -45,9 +45,10 @@ mod simplify;
 mod simplify_cfg;
 mod single_trip;
 
-pub use manager::{Collected, PassError, Sink, Step, run_passes};
-pub use options::{Float, Level, Options, PrintChanged, Select};
-pub use pipeline::{OptError, optimise, optimise_text};
+pub use crate::observe::{Collected, PrintChanged, Select, Sink, Watch};
+pub use manager::{PassError, Step, run_passes};
+pub use options::{Float, Level, Options};
+pub use pipeline::{OptError, optimise, optimise_observed, optimise_text};
 pub use registry::{PASSES, Pass, find_pass, parse_pass_list};
 pub use remarks::{Condition, Outcome, Remark, place_of, render_remarks};
 

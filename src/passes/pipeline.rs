@@ -2,12 +2,13 @@
 //! It is repeated until nothing changes, so its output is a fixed point: a dump of the IR compiles
 //! to the same code as its source.
 
-use super::manager::{Manager, PassError, Sink, run_passes};
+use super::manager::{Manager, PassError, Step, run_passes};
 use super::options::{Level, Options};
 use super::registry::{self, Pass};
 use super::remarks::Remark;
 use crate::diagnostics::Diagnostics;
 use crate::ir::{self, Module, text};
+use crate::observe::Sink;
 use crate::source::FileId;
 
 /// Runs the pipeline of `options.level` over a module.
@@ -15,7 +16,20 @@ use crate::source::FileId;
 /// # Errors
 /// The verifier's errors after a pass.
 pub fn optimise(module: &mut Module, options: &Options, sink: &mut dyn Sink) -> Result<Vec<Remark>, PassError> {
-    let mut manager = Manager::new(module, options, sink);
+    optimise_observed(module, options, sink, &mut |_| {})
+}
+
+/// The same; calls `each` after each run of a pass.
+///
+/// # Errors
+/// As [`optimise`].
+pub fn optimise_observed(
+    module: &mut Module,
+    options: &Options,
+    sink: &mut dyn Sink,
+    each: &mut dyn FnMut(&Step<'_>),
+) -> Result<Vec<Remark>, PassError> {
+    let mut manager = Manager::new(module, options, sink, each);
     run(&mut manager)?;
     Ok(manager.finish())
 }

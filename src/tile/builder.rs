@@ -192,6 +192,7 @@ impl KernelBuilder {
             scratch: 0,
             state: State::Unscheduled,
             compute: None,
+            tiled: None,
             body,
         };
         KernelBuilder { inner, block, loc: Loc::default() }

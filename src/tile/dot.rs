@@ -1,11 +1,11 @@
 //! Summation of matmuls: the modes of [`Op::Dot`], and their requirements on the CPU and on the
 //! operands.
 //!
-//! In: a `dot` whose tiles have memory spaces, and the CPU that its kernel is scheduled for. Out:
-//! whether a mode is possible, and the best one. The schedule writes the mode, the verifier checks
-//! it by the same rule, the interpreter executes it bit by bit (except for `split`, whose order
-//! depends on the threads of a block; it is executed as `fma`), and back ends follow it without
-//! querying the CPU again. It must not know instructions or registers.
+//! In: a `dot` whose operands are read in place where they can be, and the CPU that its kernel is
+//! scheduled for. Out: whether a mode is possible, and the best one. The schedule writes the mode,
+//! the verifier checks it by the same rule, the interpreter executes it bit by bit (except for
+//! `split`, whose order depends on the threads of a block; it is executed as `fma`), and back ends
+//! follow it without querying the CPU again. It must not know instructions or registers.
 
 use super::{Body, BufferType, Cpu, Extent, Feature, GROUP, InstData, Op, Space, TileType, Type, Value};
 use crate::irtext::{Expr, TextError, read};
@@ -93,13 +93,18 @@ impl DotMode {
         all.into_iter().find(|mode| mode.check(body, dot, cpu).is_ok()).unwrap_or(DotMode::Chain)
     }
 
+    /// The mode of a matmul on a GPU whose threads do not divide its k indices.
+    pub(super) fn own_of_gpu(body: &Body, dot: &InstData) -> DotMode {
+        let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
+        if is_float { DotMode::Fma } else { DotMode::Chain }
+    }
+
     /// Can a matmul computed by a block of this many warps have this mode?
     ///
     /// # Errors
     /// The missing requirement.
     pub(super) fn check_for_gpu(self, body: &Body, dot: &InstData, warps: u32) -> Result<(), String> {
-        let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
-        let own = if is_float { DotMode::Fma } else { DotMode::Chain };
+        let own = DotMode::own_of_gpu(body, dot);
         if self == DotMode::Split {
             return DotOperands::from_dot(body, dot)
                 .ok_or("it takes three tiles, or two and a scalar")?
@@ -310,12 +315,12 @@ impl<'a> DotOperands<'a> {
     /// `f32` operands, or such that are widened to it; rows of the right one are read in full
     /// vectors.
     fn floats(&self, cpu: Cpu) -> Result<(), String> {
-        if !matches!(self.left.space, Space::L1(..)) && self.left_window().is_none_or(|(_, e)| e != Some(Elem::F32)) {
+        if !self.in_scratch(0) && self.left_window().is_none_or(|(_, e)| e != Some(Elem::F32)) {
             return Err("the left operand must be `f32`".into());
         }
         let lanes = self.vectors(cpu).saturating_mul(i64::from(cpu.lanes()));
         let (row, least) = match self.made[1] {
-            _ if matches!(self.right.space, Space::L1(..)) && !self.is_in_pairs() => return Ok(()),
+            _ if self.in_scratch(1) && !self.is_in_pairs() => return Ok(()),
             Some(load) => match (&load.op, elem(self.body, load)) {
                 (Op::Window { rows, cols }, Some(elem @ (Elem::F32 | Elem::BF16))) => {
                     let size = if elem == Elem::F32 { 4 } else { 2 };
@@ -336,6 +341,14 @@ impl<'a> DotOperands<'a> {
         }
     }
 
+    /// Is an operand in scratch, or will it be?
+    fn in_scratch(&self, n: usize) -> bool {
+        match [self.left, self.right][n].space {
+            Space::Any => self.made[n].is_none_or(|d| !d.op.is_read_in_place()),
+            space => matches!(space, Space::L1(..)),
+        }
+    }
+
     fn is_in_pairs(&self) -> bool {
         self.made[1].is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows))
     }
@@ -350,7 +363,7 @@ impl<'a> DotOperands<'a> {
 
     /// A quantised panel two vectors wide, with K a multiple of the group size.
     fn groups(&self, cpu: Cpu) -> Result<(), String> {
-        let dense = matches!(self.left.space, Space::L1(..)) || self.left_window().is_some_and(|(s, _)| s == Some(1));
+        let dense = self.in_scratch(0) || self.left_window().is_some_and(|(s, _)| s == Some(1));
         if !dense {
             return Err(format!("the left operand must have {GROUP} steps side by side"));
         }

@@ -40,7 +40,8 @@ pub fn kernel(kernel: &Kernel, how: Encoding) -> Vec<u8> {
 /// Encodes a module, with names and locations.
 pub fn module(module: &Module) -> Vec<u8> {
     let mut e = Encoder::new(true);
-    let Module { name, files, model, doc, entries, params, states, sites, packed, kernels, plans } = module;
+    let Module { name, files, model, doc, entries, params, states, sites, packed, scheduled: _, kernels, plans } =
+        module;
     e.put(&(name, files, model, doc, sites, packed));
     e.put(&(entries.len(), params.len(), states.len(), kernels.len(), plans.len()));
     for entry in entries {
@@ -255,6 +256,7 @@ impl Encoder {
             true => self.put(&k.compute),
             false => self.put(&k.compute.as_ref().map(std::mem::discriminant)),
         }
+        k.tiled.iter().for_each(|tiled| self.put(tiled));
         for p in &k.params {
             self.put(&(p.mode, p.aligned));
             self.value(p.value);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::description::Compute;
-use super::{Body, BufferType, Cpu, GpuOp, Op, PlanOp, Space, Terminator, Type, Value};
+use super::{Body, BufferType, Cpu, GpuOp, Inst, Op, PlanOp, Space, Terminator, Type, Value};
 use crate::interface::{EntryDecl, Interface, ParamDecl, StateDecl};
 use crate::shape::Dim;
 use crate::source::Loc;
@@ -69,14 +69,6 @@ impl GpuArch {
             GpuArch::Sm90a => "sm_90a",
         }
     }
-
-    /// Number of multiprocessors of an A100 and of an H100.
-    pub(crate) fn multiprocessors(self) -> i64 {
-        match self {
-            GpuArch::Sm80 => 108,
-            GpuArch::Sm90a => 132,
-        }
-    }
 }
 
 /// The target that a kernel is scheduled for.
@@ -112,8 +104,23 @@ pub struct Kernel {
     pub state: State,
     /// The description that its loops were expanded from, if it has one and is unscheduled.
     pub compute: Option<Compute>,
+    /// The decisions of the schedule for a GPU about its tiles, between two of its steps.
+    pub tiled: Option<Tiled>,
     /// The code of a grid point.
     pub body: Body,
+}
+
+/// Decisions of the schedule's step `size-tiles` about an unscheduled kernel, whose tiles have
+/// their final sizes: the step `place` reads them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tiled {
+    /// Warps per block, if not derived from the work.
+    pub warps: Option<u32>,
+    /// Do not duplicate a load that several runs use.
+    pub loads_once: bool,
+    /// Loads and stores in runs of their own. Other runs find the tiles of these loads in scratch,
+    /// with padded rows, and write the tiles of these stores there.
+    pub apart: BTreeSet<Inst>,
 }
 
 impl Kernel {
@@ -290,6 +297,8 @@ pub struct Module {
     pub sites: Vec<String>,
     /// Bytes of the packed area: parameters in the order in which kernels read them.
     pub packed: u64,
+    /// The last step of the schedule that has run, if others are to follow.
+    pub scheduled: Option<String>,
     /// Kernels, in the order in which they were added; names are unique.
     pub kernels: Vec<Kernel>,
     /// Plans: one or two per entry point, and the preparation.

@@ -52,6 +52,7 @@ pub mod interp;
 mod kernel;
 mod kernels;
 pub(crate) mod loops;
+mod machine;
 pub(crate) mod matmul;
 pub(crate) mod multiples;
 mod op;
@@ -61,7 +62,6 @@ pub(crate) mod scan;
 mod schedule;
 mod simplify;
 pub(crate) mod sort;
-mod target;
 pub mod text;
 mod tiling;
 mod types;
@@ -77,18 +77,18 @@ pub use cpu::{Cpu, Feature, Features, Width};
 pub use description::Compute;
 pub use dot::{DotMode, MAX_PANEL_PITCH};
 pub use kernel::{
-    GpuArch, GridAxis, Kernel, KernelOrPlan, Module, Param, ParamMode, Plan, PlanVariant, SlotData, State,
+    GpuArch, GridAxis, Kernel, KernelOrPlan, Module, Param, ParamMode, Plan, PlanVariant, SlotData, State, Tiled,
 };
 pub(crate) use kernels::{Kernels, numbered_kind};
+pub use machine::{Gpu, Machine, PairsOfSteps, Processor};
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, GpuOp, Op, PlanOp, TapPart};
 pub use schedule::{
-    GpuForm, GpuLoop, GpuOptions, Loss, PackedWeight, VisitedBlocks, WeightChoice, WeightFormat, choose_forms,
-    gpu_forms, gpu_loops, packed_weights, schedule, schedule_for_gpu, schedule_for_gpu_with, schedule_kernel,
-    tensor_core_kernel, visited_blocks,
+    CPU_STEPS, GPU_STEPS, GpuForm, GpuLoop, Loss, PackedWeight, ScheduleError, ScheduleOptions, Step, VisitedBlocks,
+    WeightChoice, WeightFormat, find_step, gpu_forms, gpu_loops, packed_weights, run_step, schedule, schedule_for,
+    schedule_for_gpu, schedule_for_gpu_with, schedule_kernel, steps_of, tensor_core_kernel, visited_blocks,
 };
 pub use simplify::simplify;
-pub use target::{PairsOfSteps, Target};
 pub(crate) use tiling::{AxisRole, ELEMENTWISE, Position, copy, merge_axes, rows_axis};
 pub use types::{BufferType, Extent, Fragment, MAX_EXTENT, Pitch, Queue, Space, TileType, Type, flat, row_major};
 pub(crate) use view::View;

@@ -403,7 +403,7 @@ operations! {
 
     Run { rows, cols, insts } "run", [], own, Scheduled BOTH, Nothing rules::run, "one loop nest over rows and columns";
     Window { rows, cols } "window", ["buffer", "index*"], [rows: Option<usize> = None, cols: Option<usize> = None],
-        Scheduled READS, Declared rules::load, "a tile in place in a buffer";
+        Kernel READS, Declared rules::load, "a tile in place in a buffer";
 }
 
 operations! {
@@ -462,6 +462,11 @@ operations! {
 }
 
 impl Op {
+    /// Is its result an operand that matmuls read in place, in its buffer?
+    pub(crate) fn is_read_in_place(&self) -> bool {
+        matches!(self, Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs)
+    }
+
     /// May it occur in a kernel that launches others: does it launch, make views, or compute
     /// indices and scalars?
     pub(crate) fn stands_beside_launches(&self) -> bool {

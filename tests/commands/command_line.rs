@@ -208,6 +208,58 @@ fn compiling_shows_its_passes() {
     assert!(std::fs::read_dir(folder.path().join("dumps")).expect("the dumps").count() > 8);
 }
 
+/// Steps of the schedule are shown, counted and stopped at as passes are; a text that was stopped at goes on to the same end.
+#[test]
+fn steps_of_the_schedule_are_shown() {
+    for target in [&["--cpu", "avx512"][..], &["--target", "cuda", "--gpu", "sm_80"]] {
+        let compile =
+            |file: &str, emit: &str, more: &[&str]| outcome(&[&[file, "--emit", emit], target, more].concat());
+        let body = |text: &str| text.split_once('\n').map(|(_, rest)| rest.to_string()).unwrap_or_default();
+        let (code, whole, err) = compile(EXAMPLE, "tile=-", &[]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        let (_, same, err) =
+            compile(EXAMPLE, "tile=-", &["--print-before", "place", "--print-after=expand-attention", "--time-passes"]);
+        assert_eq!(whole, same);
+        for part in [
+            "IR Dump Before place //",
+            "IR Dump After expand-attention //",
+            "// time of the schedule for ",
+            "ms   1 x  place",
+        ] {
+            assert!(err.contains(part), "{part}: {err}");
+        }
+        let (_, _, err) = compile(EXAMPLE, "tile=-", &["--bisect-limit", "100000"]);
+        let (passes, steps) = (err.matches(" pass (").count(), err.matches(" step (").count());
+        assert!(passes > 20 && steps >= 6, "{err}");
+        assert!(err.contains(&format!("bisect: running step ({}) ", passes + 1)), "{err}");
+        let (_, _, err) = compile(EXAMPLE, "tile=-", &["--bisect-limit", &passes.to_string()]);
+        assert!(err.contains(&format!("bisect: not running step ({}) ", passes + 1)), "{err}");
+        let (_, half, _) = compile(EXAMPLE, "tile=-", &["--stop-after", "read-in-place"]);
+        assert!(half.contains(" = window ") && !half.contains(" scratch("), "{half}");
+        let (_folder, path) = file("half.tir", half.as_bytes());
+        let (code, end, err) = compile(&path, "tile=-", &[]);
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(body(&end), body(&whole));
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let dumps = folder.path().join("dumps");
+        compile(EXAMPLE, "tile=-", &["--dump-dir", &dumps.to_string_lossy()]);
+        let names: Vec<String> = std::fs::read_dir(dumps)
+            .expect("dumps")
+            .map(|e| e.expect("a dump").file_name().to_string_lossy().into())
+            .collect();
+        assert!(
+            names.iter().any(|name| name.ends_with("-place.tir"))
+                && names.iter().any(|name| name.ends_with("-cse.air"))
+        );
+    }
+    let (code, _, err) = outcome(&[EXAMPLE, "--emit", "asm=-", "--stop-after", "pack-panels"]);
+    assert!(code == 2 && err.contains("not scheduled to the end"), "{code}: {err}");
+    let (code, _, err) = outcome(&[EXAMPLE, "--print-after", "pack-panel"]);
+    assert!(code == 2 && err.contains("did you mean `pack-panels`?"), "{err}");
+    let (_, list, _) = outcome(&["list", "steps"]);
+    assert!(list.contains("expand-attention") && list.contains("fuse-loops"), "{list}");
+}
+
 /// What is computed with narrower vectors than a processor has is told, with the operation and the instruction sets; nothing is
 /// where all has a wide form.
 #[test]

@@ -4,8 +4,8 @@ use crate::passes;
 
 use attnc::ir::{Op, text};
 use attnc::passes::{
-    Changed, Collected, Level, Options, PASSES, Pass, PrintChanged, Select, find_pass, optimise, parse_pass_list,
-    run_passes,
+    Changed, Collected, Level, Options, PASSES, Pass, PrintChanged, Select, Watch, find_pass, optimise,
+    parse_pass_list, run_passes,
 };
 use passes::canonical;
 
@@ -26,6 +26,11 @@ func @other(%0 \"x\": f32[S, 768]) -> (f32[S, 768]) {
 }
 ";
 
+/// Options that differ from the default in what is observed.
+fn watched(watch: Watch) -> Options {
+    Options { watch, ..Options::default() }
+}
+
 fn run(names: &str, options: &Options) -> Collected {
     let mut module = text::parse(&canonical(PROGRAM), Default::default()).expect("a text").module;
     let mut sink = Collected::default();
@@ -45,17 +50,17 @@ fn snapshot(name: &str, text: &str) {
 
 #[test]
 fn dumps_before_and_after_the_named_passes() {
-    let options = Options {
+    let options = watched(Watch {
         print_before: Select::parse("fuse-map"),
         print_after: Select::parse("fuse-epilogue, fuse-map"),
-        ..Options::default()
-    };
+        ..Watch::default()
+    });
     snapshot("manager_dumps", &run("fuse-epilogue,fuse-rows,fuse-map", &options).text);
 }
 
 #[test]
 fn dumps_read_back() {
-    let options = Options { print_after: Select::All, ..Options::default() };
+    let options = watched(Watch { print_after: Select::All, ..Watch::default() });
     let text = run("fuse-epilogue,fuse-map", &options).text;
     let mut dumps = 0;
     for dump in text.split("// -----// IR Dump After ").skip(1) {
@@ -69,9 +74,9 @@ fn dumps_read_back() {
 
 #[test]
 fn shows_what_changed() {
-    let options = Options { print_changed: PrintChanged::Diff, ..Options::default() };
+    let options = watched(Watch { print_changed: PrintChanged::Diff, ..Watch::default() });
     snapshot("manager_diff", &run("fuse-epilogue,fuse-rows,fuse-map", &options).text);
-    let options = Options { print_changed: PrintChanged::Whole, ..Options::default() };
+    let options = watched(Watch { print_changed: PrintChanged::Whole, ..Watch::default() });
     let text = run("fuse-rows,fuse-map", &options).text;
     assert!(!text.contains("fuse-rows"), "a pass that changes nothing prints nothing:\n{text}");
     assert!(text.starts_with("// -----// IR Dump After fuse-map //----- //\n"));
@@ -79,14 +84,15 @@ fn shows_what_changed() {
 
 #[test]
 fn stops_after_a_pass() {
-    let options = Options { print_after: Select::All, stop_after: Some("fuse-epilogue".into()), ..Options::default() };
+    let options =
+        watched(Watch { print_after: Select::All, stop_after: Some("fuse-epilogue".into()), ..Watch::default() });
     let text = run("fuse-epilogue,fuse-rows,fuse-map", &options).text;
     assert!(text.contains("After fuse-epilogue") && !text.contains("After fuse-rows"), "{text}");
 }
 
 #[test]
 fn skips_runs_beyond_the_bisection_limit() {
-    let options = Options { bisect_limit: Some(3), print_changed: PrintChanged::Whole, ..Options::default() };
+    let options = watched(Watch { bisect_limit: Some(3), print_changed: PrintChanged::Whole, ..Watch::default() });
     snapshot("manager_bisect", &run("fuse-epilogue,fuse-map", &options).text);
 }
 
@@ -94,14 +100,14 @@ fn skips_runs_beyond_the_bisection_limit() {
 fn reports_counters_remarks_and_times() {
     let options = Options { stats: true, remarks: true, ..Options::default() };
     snapshot("manager_reports", &run("fuse-epilogue,fuse-map", &options).text);
-    let options = Options { time_passes: true, ..Options::default() };
+    let options = watched(Watch { time_passes: true, ..Watch::default() });
     let text = run("fuse-epilogue,fuse-map,fuse-map", &options).text;
     assert!(text.contains(" ms   1 x  fuse-epilogue\n") && text.contains(" ms   2 x  fuse-map\n"), "{text}");
 }
 
 #[test]
 fn hands_out_a_file_after_each_pass() {
-    let options = Options { dump_files: true, ..Options::default() };
+    let options = watched(Watch { dump_files: true, ..Watch::default() });
     let files = run("fuse-epilogue,fuse-rows", &options).files;
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["01-fuse-epilogue.air", "02-fuse-rows.air"]);
@@ -132,7 +138,7 @@ fn a_pass_that_breaks_the_module_is_told_with_the_text_before() {
 fn level_0_runs_nothing() {
     let before = canonical(PROGRAM);
     let mut module = text::parse(&before, Default::default()).expect("a text").module;
-    let options = Options { level: Level::O0, print_after: Select::All, ..Options::default() };
+    let options = Options { level: Level::O0, ..watched(Watch { print_after: Select::All, ..Watch::default() }) };
     let mut sink = Collected::default();
     optimise(&mut module, &options, &mut sink).expect("a run");
     assert_eq!((text::print(&module), sink.text), (before, String::new()));

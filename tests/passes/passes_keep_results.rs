@@ -12,7 +12,7 @@ use crate::bounded::Bounded;
 use attnc::ir::interp::{self, Array, Data, Real};
 use attnc::ir::{Module, Verified, text, verify};
 use attnc::lowering::graph;
-use attnc::passes::{Collected, Float, Options, Outcome, Remark, find_pass, optimise};
+use attnc::passes::{Collected, Float, Options, Outcome, Remark, Watch, find_pass, optimise};
 use attnc::tensor::Tensor;
 use host::host;
 
@@ -80,7 +80,7 @@ fn agree(now: &[Array<f32>], last: &[Array<f32>], bounds: Option<&[Array<Bounded
 fn check(name: &str, module: &Module, cases: &[Case], float: Float) -> Vec<Remark> {
     let before = text::print(module);
     let mut optimised = module.clone();
-    let options = Options { float, dump_files: true, ..Options::default() };
+    let options = Options { float, watch: Watch { dump_files: true, ..Watch::default() }, ..Options::default() };
     let mut sink = Collected::default();
     let remarks = optimise(&mut optimised, &options, &mut sink).unwrap_or_else(|e| panic!("{name}: {e}\n{}", e.before));
     let mut stages = Vec::new();

@@ -170,7 +170,7 @@ fn work_on_results_is_done_where_parts_are_added() {
     let [(x, xs), (w, ws), (b, bs), (y, ys)] =
         [&[points, 3, steps][..], &[points, steps, cols], &[cols], &[points, 3, cols]].map(&mut tensor);
     for arch in GpuArch::ALL {
-        let tiles = crate::packed::scheduled(source, arch, &tile::GpuOptions::default()).expect("a schedule");
+        let tiles = crate::packed::scheduled(source, arch, &tile::ScheduleOptions::default()).expect("a schedule");
         assert_eq!(parts_of(&tiles), ["matmul_part.0", "combine_products.0"]);
         let text = print(&compile(&tiles, arch).expect("PTX").0);
         let simulated = simulated(&text, &tiles, arch).expect("a module");

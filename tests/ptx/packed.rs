@@ -15,7 +15,7 @@ use attnc::simulated::Simulated;
 use attnc::tensor::Tensor;
 use attnc::threads;
 use attnc::tile::verify::VerifiedModule;
-use attnc::tile::{self, GpuArch, GpuOptions, PlanVariant, WeightFormat, interp};
+use attnc::tile::{self, GpuArch, PlanVariant, ScheduleOptions, WeightFormat, interp};
 
 use crate::{front, ptxas};
 
@@ -46,7 +46,7 @@ impl Case {
         let source = format!(
             "model Test {{\n    w: {elem}[{shape}]\n    pub fn forward(x: {elem}[{rows}, {steps}]) -> {elem}[{rows}, {cols}] {{\n        x @ {right}\n    }}\n}}\n"
         );
-        scheduled(&source, arch, &GpuOptions { weights: format.into(), ..GpuOptions::default() })
+        scheduled(&source, arch, &ScheduleOptions { weights: format.into(), ..ScheduleOptions::default() })
     }
 
     /// Numbers of its type, the same each time: of row after row.
@@ -133,7 +133,7 @@ pub(crate) fn called(
 }
 
 /// A program, scheduled for a GPU.
-pub(crate) fn scheduled(source: &str, arch: GpuArch, options: &GpuOptions) -> Result<VerifiedModule, String> {
+pub(crate) fn scheduled(source: &str, arch: GpuArch, options: &ScheduleOptions) -> Result<VerifiedModule, String> {
     let mut module = front::module("test.attn", source, &front::options(&[]))?;
     passes::optimise(&mut module, &passes::Options::default(), &mut Collected::default()).map_err(|e| e.to_string())?;
     let tiles = lower(ir::verify(&module).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
@@ -327,7 +327,7 @@ fn products_by_integers_have_points_layers_and_work_on_their_results() {
         let args = [(&x, steps), (&y, cols)]
             .map(|(x, n)| Tensor::from_floats(Elem::BF16, vec![2, rows, n], x).expect("a tensor"));
         for arch in GpuArch::ALL {
-            let options = GpuOptions { weights: format.into(), ..GpuOptions::default() };
+            let options = ScheduleOptions { weights: format.into(), ..ScheduleOptions::default() };
             let tiles = scheduled(LAYERS, arch, &options).unwrap_or_else(|e| panic!("{e}"));
             let text = print(&compile(&tiles, arch).expect("PTX").0);
             let simulated = simulated(&text, &tiles, arch).unwrap_or_else(|e| panic!("{e}"));

@@ -11,7 +11,7 @@ use attnc::simulated::Simulated;
 use attnc::tensor::Tensor;
 use attnc::threads;
 use attnc::tile::verify::VerifiedModule;
-use attnc::tile::{GpuArch, GpuOptions};
+use attnc::tile::{GpuArch, ScheduleOptions};
 
 use crate::packed::{called, scheduled, simulated};
 use crate::ptxas;
@@ -42,7 +42,7 @@ impl Case {
         let source = format!(
             "model Test {{\n    pub fn forward(x: f32[S, {steps}], w: f32[{shape}], b: f32[{cols}], r: f32[S, {cols}]) -> f32[S, {cols}] {{\n        x @ {right}{more}\n    }}\n}}\n"
         );
-        let options = GpuOptions { tf32, ..GpuOptions::default() };
+        let options = ScheduleOptions { tf32, ..ScheduleOptions::default() };
         scheduled(&source, arch, &options).unwrap_or_else(|e| panic!("{self:?}: {e}"))
     }
 

@@ -2,6 +2,7 @@
 
 #[path = "../common/front.rs"]
 mod front;
+mod schedule_steps;
 mod tile_bounds;
 mod tile_lowering;
 mod tile_persistent;

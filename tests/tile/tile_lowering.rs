@@ -2,6 +2,7 @@
 //! interpreter; the schedule must not change a bit.
 
 use crate::front;
+use crate::schedule_steps::until;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -14,7 +15,7 @@ use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, Cpu, PlanVariant, WeightChoice, WeightFormat};
+use attnc::tile::{self, Cpu, Machine, PlanVariant, WeightChoice, WeightFormat};
 
 /// Numbers from -2 to 2, or such as index an axis of three.
 fn tensor(random: &mut Random, elem: Elem, shape: Vec<usize>) -> Tensor {
@@ -115,7 +116,7 @@ fn check(name: &str, module: &Module, symbols: &[(&str, i64)]) {
         close(&format!("{name}: result {i} at {symbols:?}"), got, &floats(want));
     }
     // An attention is computed in another order on a machine; from then on, no bit changes.
-    let tiles = tile::choose_forms(&tiles, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let tiles = until(&tiles, &Machine::from(Cpu::PORTABLE), "expand-attention");
     let open = run(&tiles, "in the forms of a machine");
     for (i, (got, want)) in open.results.iter().zip(&oracle.results).enumerate() {
         close(&format!("{name}, in the forms of a machine: result {i} at {symbols:?}"), got, &floats(want));
@@ -374,7 +375,7 @@ fn one_unscheduled_text_is_scheduled_for_every_target() {
             assert!(kernel.contains("= exp ") && !kernel.contains("exp2"), "{kernel}");
         }
         for cpu in Cpu::NAMED.into_iter().chain([bare]) {
-            let tiles = tile::choose_forms(&tiles, cpu).unwrap_or_else(|e| panic!("{name}, {cpu}: {e}"));
+            let tiles = until(&tiles, &Machine::from(cpu), "expand-attention");
             for kernel in of(&tiles) {
                 assert!(kernel.contains("= exp2 ") && !kernel.contains("= exp "), "{name}, {cpu}: {kernel}");
             }
@@ -401,7 +402,7 @@ fn what_is_no_attention_is_not_described_as_one() {
     };
     let read = verified(&source).unwrap();
     assert_eq!(tile::text::print(&read), source);
-    let forms = tile::choose_forms(&read, Cpu::AVX2).unwrap_or_else(|e| panic!("{e}"));
+    let forms = until(&read, &Machine::from(Cpu::AVX2), "expand-attention");
     assert!(tile::text::print(&forms).contains("= exp2 "), "{source}");
     let here = |wanted: &str| format!("the kernel's description (`computes`) has `{wanted}` here");
     for (from, to, wanted) in [
@@ -468,7 +469,7 @@ fn attention_whose_operands_are_needed_otherwise_has_no_forms() {
         let Ok(read) = tile::text::parse(source, file) else { panic!("it is not read:\n{source}") };
         let read = tile::verify::VerifiedModule::new(read.module).unwrap_or_else(|e| panic!("{e}"));
         for cpu in Cpu::NAMED {
-            let forms = tile::choose_forms(&read, cpu).unwrap_or_else(|e| panic!("{e}"));
+            let forms = until(&read, &Machine::from(cpu), "expand-attention");
             assert!(tile::text::print(&read) == tile::text::print(&forms), "{cpu}:\n{source}");
         }
     }

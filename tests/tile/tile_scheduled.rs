@@ -386,7 +386,6 @@ kernel @k(%x: in f32[4, 8], %y: out f32[4, 4]) grid(%i: 1) {
 }
 "#;
     check(open).unwrap_or_else(|e| panic!("{e}"));
-    refused(open, "%none   ", "%none, mode=chain   ", "an unscheduled kernel has no mode");
 }
 
 pub(crate) fn refused(kernel: &str, from: &str, to: &str, message: &str) {

@@ -97,14 +97,19 @@ mod variants;
 mod visible;
 mod visited;
 
+use std::collections::BTreeMap;
 use std::f64::consts::LOG2_E;
 
+use super::pipeline::{Changed, Log};
+use super::{gpu, tensor_cores};
 use crate::scalar::{BinaryOp, CmpOp, Scalar, round_to};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
 use crate::tile::attention::{Described, Formula, KEYS as KEYS_PARAM, Locations, Node, QUERIES, ScoreOp, Step, VALUES};
 use crate::tile::epilogue::ResultTile;
-use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, ParamMode, Position, Target, Value, tile_size};
+use crate::tile::{
+    AxisRole, BufferType, Extent, Kernel, KernelBuilder, Machine, Module, ParamMode, Position, Value, tile_size,
+};
 use keys::Total;
 pub(super) use launches::{expand, may_be_replaced};
 use parts::Group;
@@ -113,6 +118,26 @@ pub(super) use variants::{Divided, parts_in_runs};
 pub(super) use visible::Hiding;
 pub use visited::VisitedBlocks;
 pub(super) use visited::counts;
+
+/// Replaces the attentions of a module by kernels for the machine. On a GPU, those on tensor cores
+/// for calls with few queries come from there; for the others, a tile has as many queries as shared
+/// memory permits. How much a kernel needs is only known when its tiles have their places, so that
+/// is tried: with half as many queries each time, all attentions of the module alike.
+pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+    let Some(gpu) = machine.gpu() else { return expand(module, *machine, &BTreeMap::new()) };
+    let divided = tensor_cores::divided(module, &gpu);
+    let mut machine = *machine;
+    loop {
+        let mut tried = module.clone();
+        let changed = expand(&mut tried, machine, &divided)?;
+        let fits = |k: &Kernel| !changed.contains(&k.name) || gpu::would_fit(k, &machine, gpu);
+        if machine.queries == 1 || tried.kernels.iter().all(fits) {
+            *module = tried;
+            return Ok(changed);
+        }
+        machine.queries /= 2;
+    }
+}
 
 /// Largest head width that is one tile.
 const WIDTH: i64 = 256;
@@ -206,11 +231,11 @@ struct AttentionKernel {
 fn kernel(
     unscheduled: &Kernel,
     found: &Described,
-    target: Target,
+    machine: Machine,
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
 ) -> Option<Kernel> {
-    let (mut kb, parts) = begin(unscheduled, found, target, layout, keys_and_values, None)?;
+    let (mut kb, parts) = begin(unscheduled, found, machine, layout, keys_and_values, None)?;
     let AttentionKernel { locations, queries, width, row, col, .. } = parts;
     let totals = parts.all_keys(&mut kb)?;
     for (Total { sum, result: acc, .. }, points) in totals.into_iter().zip(&parts.heads) {
@@ -242,13 +267,13 @@ fn normalised(kb: &mut KernelBuilder, locations: Locations, sum: Value, acc: Val
 fn part(
     unscheduled: &Kernel,
     found: &Described,
-    target: Target,
+    machine: Machine,
     layout: QueryLayout,
     results: &PartialResults,
 ) -> Option<(Kernel, Vec<usize>, f64)> {
     let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
     let (keys, values) = (ty(KEYS_PARAM)?, ty(VALUES)?);
-    let (mut kb, parts) = begin(unscheduled, found, target, layout, [keys, values], Some(results))?;
+    let (mut kb, parts) = begin(unscheduled, found, machine, layout, [keys, values], Some(results))?;
     let totals = parts.all_keys(&mut kb)?;
     parts.store_part(&mut kb, &totals)?;
     let (kernel, params) = without_results(kb.finish(), unscheduled);
@@ -261,7 +286,7 @@ fn part(
 fn begin(
     unscheduled: &Kernel,
     found: &Described,
-    target: Target,
+    machine: Machine,
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
     divided: Option<&PartialResults>,
@@ -291,7 +316,7 @@ fn begin(
     let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS_PARAM)?, kb.param(VALUES)?];
 
     // The grid.
-    let group = Group::of(unscheduled, found, target).filter(|_| layout == QueryLayout::KeysInLanes);
+    let group = Group::of(unscheduled, found, machine).filter(|_| layout == QueryLayout::KeysInLanes);
     let mut points: Vec<Value> = Vec::new();
     for (axis, extent) in lead.iter().enumerate() {
         points.push(match &group {
@@ -319,8 +344,8 @@ fn begin(
     };
     // A kernel for parts runs only in calls with few queries.
     let (all, most) = match divided {
-        Some(results) => (results.queries.clone(), target.columns.min(FEW_QUERIES)),
-        None => (s.clone(), target.columns),
+        Some(results) => (results.queries.clone(), machine.queries.min(FEW_QUERIES)),
+        None => (s.clone(), machine.queries),
     };
     let (row, queries) = match layout {
         QueryLayout::InLanes | QueryLayout::InLanePairs => tile_of(&mut kb, &all, most),
@@ -350,7 +375,7 @@ fn begin(
         masks.push(Mask { step: step.clone(), number });
     }
     kb.at(locations.values);
-    let in_place = |b| target.reads_in_place || in_place(&kb, b);
+    let in_place = |b| machine.reads_in_place || in_place(&kb, b);
     let copied = layout == QueryLayout::InLanes && !(in_place(k) && in_place(v));
     // Panels of values fix the block size.
     let hiding = first_hiding(steps.iter()).filter(|_| layout != QueryLayout::InLanePairs);
@@ -359,7 +384,7 @@ fn begin(
         Some(_) => SKIPPED_KEYS,
         None => KEYS,
     };
-    let block = tile_size(&t, if copied { COPIED_KEYS } else { most.min(target.keys) });
+    let block = tile_size(&t, if copied { COPIED_KEYS } else { most.min(machine.keys) });
     let part = match divided {
         Some(results) => Some(results.part(&mut kb, unscheduled.params.len(), &t, block)?),
         None => None,
@@ -382,7 +407,7 @@ fn begin(
         width,
         block,
         part,
-        reads_in_place: target.reads_in_place,
+        reads_in_place: machine.reads_in_place,
         shift,
         scale,
         masks,

@@ -19,7 +19,7 @@
 //! view that it writes. It must not know how matmuls read it.
 
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{BufferType, Kernel, KernelBuilder, ParamMode, Target, Value, View, tile_size};
+use crate::tile::{BufferType, Kernel, KernelBuilder, Machine, ParamMode, Value, View, tile_size};
 
 use super::packing::{with_repeats, without_repeats};
 use super::pairs;
@@ -29,12 +29,12 @@ const TILE: [i64; 2] = [8, 512];
 
 /// Should a matmul of these operands, where `b` is packed as `bf16`, read `a` rounded? It is then
 /// read in pairs.
-pub(super) fn are_wanted(target: &Target, a: &BufferType, b: &BufferType) -> bool {
+pub(super) fn are_wanted(machine: &Machine, a: &BufferType, b: &BufferType) -> bool {
     let as_halves = |ty: &BufferType| BufferType { elem: Elem::BF16, ..ty.clone() };
     // Once rounded, its k axis is contiguous.
     let strides = crate::tile::row_major(&a.shape);
     let a = (a.elem == Elem::F32).then(|| BufferType { strides, ..as_halves(a) });
-    a.is_some_and(|a| pairs::are_wanted(target, &a, &as_halves(b)))
+    a.is_some_and(|a| pairs::are_wanted(machine, &a, &as_halves(b)))
 }
 
 /// The kernel that rounds an operand, and its operands; the view that it writes has the root

@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::Elem;
 use crate::source::Loc;
-use crate::tile::{Block, BlockCall, Body, Extent, Inst, Kernel, Op, Target, Terminator, TileType, Type, Value};
+use crate::tile::{Block, BlockCall, Body, Extent, Inst, Kernel, Machine, Op, Terminator, TileType, Type, Value};
 
 /// Possible numbers of panels per grid point, best first.
 const PANELS: [i64; 3] = [4, 3, 2];
@@ -126,14 +126,14 @@ fn rows_of(body: &Body) -> Option<Extent> {
 /// The number of panels per grid point for a matmul with these k indices and columns, if it is
 /// suitable: the number of panels is a constant, they are full `f32` panels, and K is summed at
 /// once. The kernel has the machine's tile sizes.
-pub(super) fn panels_at_once(kernel: &Kernel, [steps, all]: [i64; 2], target: &Target) -> Option<i64> {
+pub(super) fn panels_at_once(kernel: &Kernel, [steps, all]: [i64; 2], machine: &Machine) -> Option<i64> {
     let body = &kernel.body;
-    let (axis, columns) = (kernel.grid.last()?, target.columns);
+    let (axis, columns) = (kernel.grid.last()?, machine.panel);
     let straight = body.layout.len() == 1 && matches!(body.block(body.entry()).terminator, Terminator::Return(_));
     let bytes = steps.checked_mul(all)?.checked_mul(4)?;
     let few = match rows_of(body)? {
-        Extent::Static(n) => n <= target.few_rows,
-        Extent::Bounded { .. } => target.few_rows > 0,
+        Extent::Static(n) => n <= machine.few_rows,
+        Extent::Bounded { .. } => machine.few_rows > 0,
     };
     let fits = straight
         && few

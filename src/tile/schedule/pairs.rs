@@ -15,7 +15,7 @@ use crate::scalar::BinaryOp;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::{
-    self, BufferType, Extent, Kernel, KernelBuilder, ParamMode, Target, Type, View, row_major, tile_size,
+    self, BufferType, Extent, Kernel, KernelBuilder, Machine, ParamMode, Type, View, row_major, tile_size,
 };
 
 /// Pairs packed at a time.
@@ -29,10 +29,10 @@ pub(super) fn of(steps: i64) -> i64 {
 /// Should a matmul of these operands, `[batch.., M, K]` and `[batch.., K, N]`, have panels of
 /// pairs? Both must be `bf16`, the left one contiguous along K, and K a constant; if matmuls read
 /// pairs of the left one too, K must be even.
-pub(super) fn are_wanted(target: &Target, a: &BufferType, b: &BufferType) -> bool {
+pub(super) fn are_wanted(machine: &Machine, a: &BufferType, b: &BufferType) -> bool {
     let steps = a.shape.last().and_then(Dim::as_const).filter(|k| *k > 0);
     let dense = a.strides.last().and_then(Dim::as_const) == Some(1);
-    let fits = target.pairs.is_some_and(|pairs| steps.is_some_and(|k| k % 2 == 0 || pairs.odd));
+    let fits = machine.pairs.is_some_and(|pairs| steps.is_some_and(|k| k % 2 == 0 || pairs.odd));
     let columns = b.shape.last().and_then(Dim::as_const);
     fits && dense && a.elem == Elem::BF16 && b.elem == Elem::BF16 && columns != Some(1)
 }

@@ -37,12 +37,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::formats::WeightChoice;
+use super::formats::{WeightChoice, WeightFormat};
 use super::halves;
 use super::jam::{self, jam_panels};
 use super::joined::{self, Joined};
 use super::packing::{self, Left, Packing, Panels, Part};
 use super::pairs;
+use super::pipeline::{Changed, Log};
 use super::plans::{
     At, Choice, Variant, buffer, choose_by_count, in_entry, new_slot, put_back, slot_type, value_before,
 };
@@ -55,9 +56,17 @@ use crate::shape::{Dim, Elem};
 use crate::tile::alignment::{CHUNK, begins_at_multiple, needed};
 use crate::tile::matmul::{LEFT, RIGHT};
 use crate::tile::{
-    Block, BufferType, GpuArch, Inst, InstData, Kernel, Kernels, Module, Op, Param, Plan, PlanOp, PlanVariant, Target,
+    Block, BufferType, GpuArch, Inst, InstData, Kernel, Kernels, Machine, Module, Op, Param, Plan, PlanOp, PlanVariant,
     Type, Value, ValueDef, View, flat, row_major, simplify,
 };
+
+/// Chooses and packs panels. A GPU has panels only for weights in a narrower format.
+pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
+    match machine.reads_in_place && log.options.weights.format == WeightFormat::F32 {
+        true => Ok(Changed::new()),
+        false => Ok(choose(module, machine, &log.options.weights)?.1),
+    }
+}
 
 /// Chooses and packs panels; returns the packing, and the names of the changed kernels.
 ///
@@ -65,13 +74,13 @@ use crate::tile::{
 /// A kernel that the verifier rejects, which is a bug in attnc.
 pub(super) fn choose(
     module: &mut Module,
-    target: &Target,
+    machine: &Machine,
     weights: &WeightChoice,
 ) -> Result<(Packing, BTreeSet<String>), String> {
     let products: BTreeMap<String, Product> =
         module.kernels.iter().filter_map(|k| Some((k.name.clone(), Product::of(k)?))).collect();
     let joined = joined::find(module);
-    let mut packing = Packing::new(target.columns, !target.reads_in_place, weights.clone());
+    let mut packing = Packing::new(machine.panel, !machine.reads_in_place, weights.clone());
     if products.is_empty() {
         return Ok((packing, BTreeSet::new()));
     }
@@ -85,7 +94,8 @@ pub(super) fn choose(
     let renamed =
         |k: &&Kernel| products.contains_key(&k.name) && launched.contains(&k.name) || copies.contains(&k.name);
     let taken = old.iter().filter(|k| !renamed(k)).map(|k| k.name.clone()).collect();
-    let mut new = New { target, params: &module.params, old: &old, products: &products, joined, made: BTreeMap::new() };
+    let mut new =
+        New { machine, params: &module.params, old: &old, products: &products, joined, made: BTreeMap::new() };
     let mut kernels = Kernels::beside(taken);
     for plan in module.plans.iter_mut().filter(|p| p.variant != PlanVariant::Prepare) {
         let (packed, placed) = (BTreeMap::new(), BTreeSet::new());
@@ -120,8 +130,8 @@ pub(super) fn choose(
             // It is not launched.
             let mut k = k.clone();
             let steps = product.operands(&k).and_then(|[a, _]| a.shape.last().cloned()).unwrap_or_default();
-            if !target.reads_in_place {
-                product.retile(&mut k, tile_rows(&steps, false), target.columns);
+            if !machine.reads_in_place {
+                product.retile(&mut k, tile_rows(&steps, false), machine.panel);
                 simplify(&mut k.body);
             }
             changed.insert(ordered.keep(&k));
@@ -137,7 +147,7 @@ pub(super) fn choose(
 
 /// State shared by all plans of a module.
 struct New<'a> {
-    target: &'a Target,
+    machine: &'a Machine,
     params: &'a [ParamDecl],
     old: &'a [Kernel],
     products: &'a BTreeMap<String, Product>,
@@ -149,12 +159,12 @@ struct New<'a> {
 
 /// The GPU architecture, if its tensor cores support integer weights in a matmul with these numbers
 /// of rows and columns.
-fn tensor_cores_of(target: &Target, left: &BufferType, rows: &Dim, cols: &Dim) -> Option<GpuArch> {
+fn tensor_cores_of(machine: &Machine, left: &BufferType, rows: &Dim, cols: &Dim) -> Option<GpuArch> {
     let fits = matches!(left.elem, Elem::BF16 | Elem::F16)
         && tensor_cores::is_left_operand(left)
         && rows.as_const().is_none_or(|n| n >= tensor_cores::FEW_ROWS)
         && cols.as_const().is_none_or(|n| n >= tensor_cores::FEW_COLS);
-    target.gpu.filter(|_| fits)
+    machine.gpu().map(|gpu| gpu.arch).filter(|_| fits)
 }
 
 /// The views of parameters that form a matrix, by columns, and the common indices of their layer.
@@ -259,29 +269,29 @@ impl Walk<'_, '_> {
             let with_columns = if sliced { product.with_columns(kernel) } else { None }.unwrap_or_default();
             product.narrow(&mut made, &columns, &with_columns);
             let right_type = piece.window.buffer_type();
-            let left = match self.new.target {
-                target if pairs::are_wanted(target, a, &right_type) => Left::Pairs,
-                target if halves::are_wanted(target, a, &right_type) => Left::Rounded,
+            let left = match self.new.machine {
+                machine if pairs::are_wanted(machine, a, &right_type) => Left::Pairs,
+                machine if halves::are_wanted(machine, a, &right_type) => Left::Rounded,
                 _ => Left::AsItIs,
             };
             let (at_once, abreast) = self.panels_at_once(product, &made, &piece.window, block).unwrap_or((1, 1));
             let row_count = product.row_count(kernel);
             let panels = self.panels(&piece.window, (&row_count, left, abreast), at, name)?;
             // Tensor cores, if there may be many rows on a GPU.
-            let cores = tensor_cores_of(self.new.target, a, &row_count, &columns);
+            let cores = tensor_cores_of(self.new.machine, a, &row_count, &columns);
             let cores = cores.filter(|_| panels.as_ref().is_some_and(|p| p.scales.is_some()));
             let narrowed = cores.map(|arch| (arch, made.clone()));
             let in_pairs = panels.as_ref().is_some_and(|p| p.in_pairs);
             let rounded =
                 if in_pairs && left == Left::Rounded { self.rounded(&mut made, &data, at, name)? } else { None };
             let steps = a.shape.last().cloned().unwrap_or_default();
-            match (self.new.target.reads_in_place, &panels) {
-                (false, _) => product.retile(&mut made, tile_rows(&steps, in_pairs), self.new.target.columns),
+            match (self.new.machine.reads_in_place, &panels) {
+                (false, _) => product.retile(&mut made, tile_rows(&steps, in_pairs), self.new.machine.panel),
                 // One row per point, if their number is only known at run time and may be large.
                 (true, Some(_)) if cores.is_some() && row_count.as_const().is_none() => {
-                    product.retile(&mut made, 1, self.new.target.columns);
+                    product.retile(&mut made, 1, self.new.machine.panel);
                 }
-                (true, Some(_)) => product.retile(&mut made, LEAST_ROWS, self.new.target.columns),
+                (true, Some(_)) => product.retile(&mut made, LEAST_ROWS, self.new.machine.panel),
                 (true, None) => {}
             }
             // The operands, with their views in order.
@@ -317,7 +327,7 @@ impl Walk<'_, '_> {
             }
             self.place_joined(&operands)?;
             if at_once > 1 && panels.as_ref().is_some_and(Panels::is_plain) {
-                jam_panels(&mut made, at_once, self.new.target.few_rows);
+                jam_panels(&mut made, at_once, self.new.machine.few_rows);
                 simplify(&mut made.body);
             }
             made.find_symbols();
@@ -327,7 +337,7 @@ impl Walk<'_, '_> {
                 variants = self.by_integers(&of, &operands, &piece.window, (*arch, at))?;
                 if variants.is_empty() {
                     made = narrowed.clone();
-                    product.retile(&mut made, LEAST_ROWS, self.new.target.columns);
+                    product.retile(&mut made, LEAST_ROWS, self.new.machine.panel);
                     let (panels, points) = panels.without_repeats();
                     product.read_panels(&mut made, &panels, &points);
                     made.find_symbols();
@@ -463,7 +473,7 @@ impl Walk<'_, '_> {
     /// interleave: several if the launch reads the same ones in all iterations of the innermost
     /// enclosing loop.
     fn panels_at_once(&self, product: &Product, kernel: &Kernel, window: &View, block: Block) -> Option<(i64, i64)> {
-        let target = self.new.target;
+        let machine = self.new.machine;
         let (_, layers) = self.columns(window)?;
         let innermost = self.loops.iter().find(|l| l.blocks.contains(&block))?;
         let body = &self.plan.body;
@@ -472,14 +482,14 @@ impl Walk<'_, '_> {
             ValueDef::Arg(b, _) => innermost.blocks.contains(&b),
             ValueDef::Result(i) => innermost.blocks.iter().any(|b| body.block(*b).insts.contains(&i)),
         };
-        if target.reads_in_place || window.elem != Elem::F32 || layers.iter().any(made_there) {
+        if machine.reads_in_place || window.elem != Elem::F32 || layers.iter().any(made_there) {
             return None;
         }
         let [.., steps, columns] = window.shape.as_slice() else { return None };
         let size = [steps.as_const()?, columns.as_const()?];
         let mut tiled = kernel.clone();
-        product.retile(&mut tiled, tile_rows(steps, false), target.columns);
-        let count = jam::panels_at_once(&tiled, size, target)?;
+        product.retile(&mut tiled, tile_rows(steps, false), machine.panel);
+        let count = jam::panels_at_once(&tiled, size, machine)?;
         Some((count, jam::abreast(count, size)))
     }
 
@@ -515,9 +525,9 @@ impl Walk<'_, '_> {
             return Ok(Some(panels));
         }
         let pairs = left == Left::Pairs;
-        let few = self.new.target.reads_in_place || rows.as_const().is_some_and(|n| n < packing::MANY_ROWS);
+        let few = self.new.machine.reads_in_place || rows.as_const().is_some_and(|n| n < packing::MANY_ROWS);
         let root = Value::from_u32(0);
-        let Some(packed) = packing::now(self.new.target.columns, window, root, pairs)?.filter(|_| !few) else {
+        let Some(packed) = packing::now(self.new.machine.panel, window, root, pairs)?.filter(|_| !few) else {
             return Ok(None);
         };
         let number = new_slot(self.plan, &packed.bytes, at, 0);
@@ -617,7 +627,7 @@ impl Walk<'_, '_> {
     /// not split.
     fn cut(&mut self, product: &Product, kernel: &Kernel, window: &View, at: At) -> Option<Vec<Piece>> {
         let (windows, layers) = self.columns(window)?;
-        let ((_, first), panel) = (windows.split_last()?, self.new.target.columns);
+        let ((_, first), panel) = (windows.split_last()?, self.new.machine.panel);
         let width = |v: &View| v.shape.last().and_then(Dim::as_const);
         let mut formats = windows.iter().map(|(p, _)| self.packing.choice.of(&p.name));
         let format = formats.next();

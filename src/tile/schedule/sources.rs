@@ -1,23 +1,13 @@
 //! Operations that are duplicated into each run that uses them, and accesses that get runs of their
 //! own.
 //!
-//! In: a kernel's body, and a machine's options. Out: the operations that each run duplicates. It
-//! must not know where tiles live.
+//! In: a kernel's body, and what was decided about its tiles. Out: the operations that each run
+//! duplicates. It must not know where tiles live.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{extents, is_elementwise, run_shape, tile};
-use crate::tile::{Block, Body, Inst, Op, Value, ValueDef};
-
-/// A machine's options for grouping operations into runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Grouping {
-    /// Do not duplicate a load that several runs use.
-    pub(super) loads_once: bool,
-    /// Loads and stores in runs of their own. Other runs find the tiles of these loads in scratch,
-    /// with padded rows, and write the tiles of these stores there.
-    pub(super) apart: BTreeSet<Inst>,
-}
+use super::place::{extents, is_elementwise, run_shape, tile};
+use crate::tile::{Block, Body, Inst, Op, Tiled, Value, ValueDef};
 
 /// The operations that are duplicated into each run that uses them, because that is as cheap as a
 /// trip through scratch: fills, counters, loads without uses in other blocks (a tile that a loop
@@ -25,10 +15,10 @@ pub(super) struct Grouping {
 /// the same extents. With `loads_once`, a load must have a single use too. Operations in `apart`
 /// are never duplicated, and the operand of a store in `apart` is loaded and computed with the
 /// rest.
-pub(super) fn sources(body: &Body, grouping: &Grouping) -> BTreeSet<Inst> {
+pub(super) fn sources(body: &Body, tiled: &Tiled) -> BTreeSet<Inst> {
     let mut out = BTreeSet::new();
-    let stored: BTreeSet<Value> = grouping.apart.iter().filter_map(|i| stored(body, *i)).collect();
-    let stays = |i: &Inst| grouping.apart.contains(i) || body.inst(*i).result.is_some_and(|v| stored.contains(&v));
+    let stored: BTreeSet<Value> = tiled.apart.iter().filter_map(|i| stored(body, *i)).collect();
+    let stays = |i: &Inst| tiled.apart.contains(i) || body.inst(*i).result.is_some_and(|v| stored.contains(&v));
     let mut home = BTreeMap::new();
     let mut uses: BTreeMap<Value, Vec<(Block, Option<Inst>)>> = BTreeMap::new();
     for block in &body.layout {
@@ -44,7 +34,7 @@ pub(super) fn sources(body: &Body, grouping: &Grouping) -> BTreeSet<Inst> {
         data.terminator.values().iter().for_each(|v| uses.entry(*v).or_default().push((*block, None)));
     }
     for (v, (inst, block)) in &home {
-        let again = |u: &Vec<_>| u.iter().any(|(at, _)| at != block) || grouping.loads_once && u.len() > 1;
+        let again = |u: &Vec<_>| u.iter().any(|(at, _)| at != block) || tiled.loads_once && u.len() > 1;
         let elsewhere = uses.get(v).is_some_and(again);
         if elsewhere && matches!(body.inst(*inst).op, Op::Load { .. }) {
             out.remove(inst);

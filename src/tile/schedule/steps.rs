@@ -1,19 +1,49 @@
-//! Length of partial sums in matmuls: a matmul with larger K becomes a loop over blocks of k, whose
-//! sums are added in order.
-//!
-//! In: an unscheduled kernel of one block with one matmul of constant K, as made by
-//! `lowering::tile::matmul` (which makes a loop itself if K is not a constant). Out: the same
-//! kernel, with the matmul in a loop.
+//! split-sums: a matmul with large K becomes a loop over blocks of k, whose sums are added.
 //!
 //! ```text
-//!   %acc = full 0.0;  %a = load %x[%r, 0];  %b = load %w[%p, 0, 0];  %y = dot %a, %b, %acc;  epilogue
+//! kernel @matmul.0(%0: in f32[4, 2048], %1: in f32[1, 2048, 32], %2: out f32[4, 32]) {
+//! ^bb0:
+//!   %3 = const 0                                : index
+//!   %4 = const 0.0                              : f32
+//!   %5 = full %4                                : tile f32[4, 32]
+//!   %6 = load %0[%3, %3], rows=0, cols=1       : tile f32[4, 2048]
+//!   %7 = load %1[%3, %3, %3], rows=1, cols=2   : tile f32[2048, 32]
+//!   %8 = dot %6, %7, %5                     : tile f32[4, 32]
+//!   store %2[%3, %3], %8, rows=0, cols=1
+//!   return
+//! }
 //! ->
-//!   br ^steps(0, %acc)
-//! ^steps(%k, %sum):  %a = load %x[%r, %k];  %b = load %w[%p, %k, 0];  br ^steps(%k + STEPS, dot %a, %b, %sum)
-//! ^done:  epilogue
+//! kernel @matmul.0(%0: in f32[4, 2048], %1: in f32[1, 2048, 32], %2: out f32[4, 32]) {
+//! ^bb0:
+//!   %3 = const 0                                : index
+//!   %4 = const 0.0                              : f32
+//!   %5 = full %4                                : tile f32[4, 32]
+//!   br ^bb1(%3, %5)
+//! ^bb1(%6: index, %7: tile f32[4, 32]):
+//!   %8 = const 2048                             : index
+//!   %9 = const 512                              : index
+//!   %10 = add %6, %9                            : index
+//!   %11 = lt %10, %8                            : bool
+//!   br_if %11, ^bb2, ^bb3
+//! ^bb2:
+//!   %12 = load %0[%3, %6], rows=0, cols=1       : tile f32[4, 512]
+//!   %13 = load %1[%3, %6, %3], rows=1, cols=2   : tile f32[512, 32]
+//!   %14 = dot %12, %13, %7                      : tile f32[4, 32]
+//!   br ^bb1(%10, %14)
+//! ^bb3:
+//!   %15 = load %0[%3, %6], rows=0, cols=1       : tile f32[4, 512]
+//!   %16 = load %1[%3, %6, %3], rows=1, cols=2   : tile f32[512, 32]
+//!   %17 = dot %15, %16, %7                      : tile f32[4, 32]
+//!   store %2[%3, %3], %17, rows=0, cols=1
+//!   return
+//! }
 //! ```
 //!
-//! STEPS is
+//! It takes an unscheduled kernel of one block with one matmul of constant K, as made by
+//! `lowering::tile::matmul` (which makes a loop itself if K is not a constant), and accumulates in
+//! a tile filled with a constant.
+//!
+//! The length of a block is
 //!
 //! * 256: a panel of 32 columns then takes 32 KiB, which stays in an L1 cache of 48 KiB from one
 //!   register tile of rows to the next. Each partial sum costs a register tile of 14 rows some 50
@@ -21,18 +51,20 @@
 //! * 1024 for integers that are summed exactly in groups of 32: a chain of 32 sums;
 //! * 2048 for `bf16` tiles, which add 32 k indices at a time: a chain of 64 sums of two of 16.
 //!
-//! If the result is stored directly, or rounded, the last block comes after the loop, next to the
-//! store, so that the sums need not go through scratch. A block of k is a part of the kernel's
-//! original accesses, so it stays in bounds.
+//! If the result is stored directly, or rounded, as above, the last block comes after the loop,
+//! next to the store, so that the sums need not go through scratch. A block of k is a part of the
+//! kernel's original accesses, so it stays in bounds.
 //!
 //! It must not know where tiles live, nor the modes of matmuls.
 
 use cranelift_entity::SecondaryMap;
 
+use super::pipeline::{Changed, Log, unscheduled};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Dim;
 use crate::tile::{
-    Body, Cpu, Extent, Feature, GROUP, Inst, Kernel, KernelBuilder, Op, TileType, Type, Value, ValueDef, simplify,
+    Body, Cpu, Extent, Feature, GROUP, Inst, Kernel, KernelBuilder, Machine, Module, Op, TileType, Type, Value,
+    ValueDef, simplify,
 };
 
 const CHAIN: i64 = 256;
@@ -43,6 +75,12 @@ const OF_TILES: i64 = 2048;
 // A block must begin at a group of integers, and at a pair.
 const _: () =
     assert!(CHAIN % GROUP as i64 == 0 && OF_GROUPS % GROUP as i64 == 0 && CHAIN % 2 == 0 && OF_TILES % 2 == 0);
+
+/// Puts the matmuls of all kernels into loops where K is too large; they are the changed kernels.
+pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+    let Some(cpu) = machine.cpu() else { return Ok(Changed::new()) };
+    Ok(unscheduled(module).filter_map(|k| split(k, cpu).then(|| k.name.clone())).collect())
+}
 
 /// Puts a kernel's matmul into a loop over blocks of k, if K is too large; returns whether it was.
 pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) -> bool {

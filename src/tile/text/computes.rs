@@ -22,15 +22,15 @@
 
 use std::collections::BTreeMap;
 
-use super::forms::{Read, fail, form, literal, only};
+use super::forms::{Read, call, fail, form, literal, only};
 use crate::diagnostics::codes::ir as codes;
-use crate::irtext::{Expr, Phrase, Statement, TextSpan, read};
+use crate::irtext::{Expr, ExprKind, Phrase, Statement, TextSpan, read};
 use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::table::{self, Attributes};
 use crate::tile::attention::{Attention, Formula, Locations, Node, ScoreOp, Step};
-use crate::tile::{Compute, Op, Type};
+use crate::tile::{Body, Compute, Op, Tiled, Type};
 
 /// The argument of `computes(..)` in a kernel's head.
 pub(super) fn clause(compute: &Compute) -> String {
@@ -273,4 +273,27 @@ impl Reader {
         self.nodes.push((node, loc));
         Ok(())
     }
+}
+
+/// Reads a `tiled(..)` clause, whose instructions are numbered in their order.
+pub(super) fn read_tiled(clause: &Expr, args: &[Phrase], body: &Body) -> Read<Tiled> {
+    let mut tiled = Tiled::default();
+    for p in args {
+        let e = form(read::single(p))?;
+        match (&e.kind, call(e)) {
+            (ExprKind::Word(w), _) if w == "once" => tiled.loads_once = true,
+            (_, Some(("warps", args))) => tiled.warps = Some(form(read::integer(only(args, e.place)?))?),
+            (_, Some(("apart", args))) => {
+                for p in args {
+                    let n: usize = form(read::integer(form(read::single(p))?))?;
+                    let Some((_, i, _)) = body.insts().nth(n) else {
+                        return fail(codes::FORM, p.place, format!("the kernel has no instruction {n}"));
+                    };
+                    tiled.apart.insert(i);
+                }
+            }
+            _ => return fail(codes::FORM, clause.place, "`tiled(warps(n), once, apart(n, ..))` belongs here"),
+        }
+    }
+    Ok(tiled)
 }

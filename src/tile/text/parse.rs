@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::computes::{read_attention, read_clause};
+use super::computes::{read_attention, read_clause, read_tiled};
 use super::entries;
 use super::forms::{
     CodedError, Names, Read, call, fail, form, global, header, literal_operation, only, param, state, values, words,
@@ -128,6 +128,7 @@ impl Parser {
                     entries::entry(s, &|s| self.loc(s.loc.as_ref(), s.place)).map(|e| self.out.module.entries.push(e))
                 }
                 "site" => self.name_line(s).map(|text| self.out.module.sites.push(text)),
+                "scheduled" => self.name_line(s).map(|step| self.out.module.scheduled = Some(step)),
                 "packed" => only(&s.args, s.place)
                     .and_then(|e| form(read::integer(e)))
                     .map(|bytes| self.out.module.packed = bytes),
@@ -145,7 +146,7 @@ impl Parser {
                 }
                 other => {
                     let message = format!(
-                        "`{other}` does not stand here: a module has `file`, `model`, `doc`, `param`, `state`, `site`, `packed`, `entry`, `kernel`, `plan`"
+                        "`{other}` does not stand here: a module has `file`, `model`, `doc`, `param`, `state`, `site`, `packed`, `scheduled`, `entry`, `kernel`, `plan`"
                     );
                     fail(codes::STRUCTURE, Parser::head_place(s), message)
                 }
@@ -179,11 +180,13 @@ impl Parser {
             scratch: 0,
             state: State::Unscheduled,
             compute: None,
+            tiled: None,
             body: Body::default(),
         };
         let mut body = Body::default();
         let mut names = Names::default();
         let mut waiting = Vec::new();
+        let mut tiled = None;
         // How many lines before the first block describe what it computes.
         let mut described = 0;
         for p in params {
@@ -242,6 +245,7 @@ impl Parser {
                         }
                     };
                 }
+                "tiled" => tiled = Some((c, args)),
                 "scratch" => k.scratch = form(read::integer(only(args, c.place)?))?,
                 other => return fail(codes::UNKNOWN_NAME, c.place, format!("`{other}` is not a clause of a kernel")),
             }
@@ -253,6 +257,7 @@ impl Parser {
             k.params.push(Param { aligned, ..Param::new(value, mode.unwrap_or(ParamMode::In)) });
         }
         k.body = self.body(s, body, names, described);
+        k.tiled = tiled.map(|(c, args)| read_tiled(c, args, &k.body)).transpose()?;
         Ok(k)
     }
 

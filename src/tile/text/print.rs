@@ -84,6 +84,10 @@ pub fn print_with_anchors(module: &Module) -> Printed {
         p.text(&format!("site {}", quoted(site)));
         p.newline();
     }
+    if let Some(step) = &module.scheduled {
+        p.text(&format!("scheduled {}", quoted(step)));
+        p.newline();
+    }
     if module.packed > 0 {
         p.text(&format!("packed {}", module.packed));
         p.newline();
@@ -417,7 +421,7 @@ impl Printer<'_> {
             self.text(&format!(" computes({})", computes::clause(compute)));
         }
         match k.state {
-            State::Unscheduled => {}
+            State::Unscheduled => self.tiled(k),
             State::Cpu(cpu) => {
                 let name = if cpu.is_named() { cpu.name() } else { quoted(&cpu.name()) };
                 self.text(&format!(" cpu({name}) scratch({})", k.scratch));
@@ -427,6 +431,22 @@ impl Printer<'_> {
             }
         }
         self.body(&k.body, names, k.compute.as_ref());
+    }
+
+    /// Decisions about an unscheduled kernel. Instructions are numbered in their order.
+    fn tiled(&mut self, k: &Kernel) {
+        let Some(tiled) = &k.tiled else { return };
+        let mut parts: Vec<String> = tiled.warps.iter().map(|n| format!("warps({n})")).collect();
+        parts.extend(tiled.loads_once.then(|| "once".to_string()));
+        let numbers: Vec<String> = k
+            .body
+            .insts()
+            .enumerate()
+            .filter(|(_, (_, i, _))| tiled.apart.contains(i))
+            .map(|(n, _)| n.to_string())
+            .collect();
+        parts.extend((!numbers.is_empty()).then(|| format!("apart({})", numbers.join(", "))));
+        self.text(&format!(" tiled({})", parts.join(", ")));
     }
 
     fn symbols(&mut self, symbols: &[String]) {

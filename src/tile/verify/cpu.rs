@@ -29,9 +29,6 @@ pub(super) fn unscheduled(k: &Kernel, sink: &mut Sink) {
         {
             sink.error(ErrorLocation::Inst(i), "a tile of an unscheduled kernel has no space");
         }
-        if matches!(data.op, Op::Dot { mode: Some(_) }) {
-            sink.error(ErrorLocation::Inst(i), "a product of an unscheduled kernel has no mode");
-        }
     }
     right_operands(body, sink);
 }

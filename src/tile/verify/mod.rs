@@ -31,9 +31,11 @@
 //!    parameters.
 //!
 //! For unscheduled kernels (`cpu`):
-//! 10. No tile has a space, no `dot` a mode; there are no runs. Results of `load_scaled`,
-//!     `load_pairs` and `pair_rows` are only used as right operands of `dot`. A kernel with a
-//!     description is equal to its expansion (`tile::compute`); no other kernel has one.
+//! 10. No tile has a space; there are no runs. (Between steps of the schedule there may be windows,
+//!     `dot`s with modes and `tiled` clauses, which are checked once the kernel is scheduled.)
+//!     Results of `load_scaled`, `load_pairs` and `pair_rows` are only used as right operands of
+//!     `dot`. A kernel with a description is equal to its expansion (`tile::compute`); no other
+//!     kernel has one.
 //!
 //! For kernels scheduled for a CPU (`cpu`):
 //! 11. Every tile has a space. In a run it is in registers or scratch; between runs there are only
@@ -237,6 +239,14 @@ pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
     check(module, &Proofs::All).map(|()| Verified(module))
 }
 
+/// Verifies a module after a change that preserves accesses, except in the named kernels.
+///
+/// # Errors
+/// All violations.
+pub(crate) fn recheck(module: &Module, changed: &BTreeSet<String>) -> Result<(), Errors> {
+    check(module, &Proofs::Of(changed.clone()))
+}
+
 /// Verifies a module, except for rules 24 to 27.
 ///
 /// # Errors
@@ -352,8 +362,13 @@ fn kernel(module: &Module, k: &Kernel, plans: Option<&bounds::Plans<'_>>, sink: 
     if sink.list.len() != before {
         return;
     }
-    if k.compute.is_some() && k.state != State::Unscheduled {
-        sink.error(ErrorLocation::Head, "a scheduled kernel has no description (`computes`)");
+    if k.state != State::Unscheduled {
+        if k.compute.is_some() {
+            sink.error(ErrorLocation::Head, "a scheduled kernel has no description (`computes`)");
+        }
+        if k.tiled.is_some() {
+            sink.error(ErrorLocation::Head, "a scheduled kernel has no decisions for its schedule (`tiled`)");
+        }
     }
     match k.state {
         State::Unscheduled => {

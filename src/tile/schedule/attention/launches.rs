@@ -22,7 +22,7 @@ use crate::shape::Elem;
 use crate::tile::attention::{Described, KEYS, VALUES};
 use crate::tile::schedule::plans::{At, buffer, in_entry, new_slot, slot_type, value_before};
 use crate::tile::{
-    Block, BlockCall, Body, Inst, Kernel, Kernels, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State, Target,
+    Block, BlockCall, Body, Inst, Kernel, Kernels, Machine, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State,
     Terminator, Type, Value, View, numbered_kind, simplify,
 };
 
@@ -33,7 +33,7 @@ use crate::tile::{
 /// A variant that cannot be written, a bug in attnc.
 pub(in crate::tile::schedule) fn expand(
     module: &mut Module,
-    target: Target,
+    machine: Machine,
     divided: &BTreeMap<String, Divided>,
 ) -> Result<BTreeSet<String>, String> {
     let mut found: BTreeMap<String, Described> = BTreeMap::new();
@@ -69,7 +69,7 @@ pub(in crate::tile::schedule) fn expand(
     for mut k in std::mem::take(&mut module.kernels) {
         if let (Some(found), Some(sharing)) = (found.get(&k.name), launched.get(&k.name)) {
             for same in sharing {
-                let made = Variants::choose(&k, found, target, *same, divided.get(&k.name), &mut kernels)?;
+                let made = Variants::choose(&k, found, machine, *same, divided.get(&k.name), &mut kernels)?;
                 changed.extend(made.kernels.iter().cloned());
                 variants.insert((k.name.clone(), *same), made);
             }

@@ -28,8 +28,9 @@ use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Described, KEYS, Node, QUERIES, Step, VALUES};
 use crate::tile::epilogue::ResultTile;
+use crate::tile::machine::LAUNCH_BYTES;
 use crate::tile::{
-    AxisRole, BufferType, Extent, GpuArch, Kernel, KernelBuilder, ParamMode, Position, Target, Value, row_major,
+    AxisRole, BufferType, Extent, Gpu, GpuArch, Kernel, KernelBuilder, Machine, ParamMode, Position, Value, row_major,
     tile_size,
 };
 
@@ -45,8 +46,6 @@ const MOST_HEADS: i64 = 8;
 const SHARED: i64 = 80 << 10;
 /// Assumed number of keys where it is known only at run time.
 const UNKNOWN: i64 = 4096;
-/// Bytes that could be read in the time of a launch (`gpu::cost`).
-const LAUNCH: i64 = 6_700_000;
 
 /// The memory traffic of a call of few queries.
 pub(in crate::tile::schedule) struct Reads<'a> {
@@ -98,7 +97,7 @@ impl Reads<'_> {
         }
         let known = self.points.iter().map(|d| d.as_const().unwrap_or(1).max(1));
         let blocks = known.fold(1, i64::saturating_mul);
-        let enough = self.busy * self.arch.multiprocessors();
+        let enough = self.busy * Gpu::of(self.arch).processors;
         let keys = self.keys.as_const().unwrap_or(UNKNOWN).max(0);
         let of_keys = keys.saturating_add(self.block - 1) / self.block;
         if enough / blocks < 2 {
@@ -110,7 +109,7 @@ impl Reads<'_> {
         let parts = (enough / blocks).min(of_keys / 2).min(MOST_PARTS);
         let all = [blocks, keys, self.bytes].into_iter().fold(1, i64::saturating_mul);
         let read = |parts: i64| all.saturating_mul(enough) / (blocks * parts).min(enough);
-        let pays = read(parts).saturating_add(LAUNCH).saturating_mul(5) <= read(1).saturating_mul(4);
+        let pays = read(parts).saturating_add(LAUNCH_BYTES).saturating_mul(5) <= read(1).saturating_mul(4);
         if pays { Ok(parts) } else { Err(Whole::FewBytes) }
     }
 }
@@ -272,8 +271,8 @@ impl Group {
     /// The group of an attention on a GPU, with as many heads as fit. Heads whose width is unknown
     /// or exceeds a tile are not grouped, nor are heads with different masks where masks decide
     /// which blocks are visited.
-    pub(super) fn of(unscheduled: &Kernel, found: &Described, target: Target) -> Option<Group> {
-        target.gpu?;
+    pub(super) fn of(unscheduled: &Kernel, found: &Described, machine: Machine) -> Option<Group> {
+        machine.gpu()?;
         let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
         let (lead, [_, width]) = ty(QUERIES)?.shape.split_last_chunk::<2>()?;
         let width = width.as_const().filter(|n| (1..=WIDTH).contains(n))?;
@@ -281,9 +280,9 @@ impl Group {
         let axis = shared_axis(lead, ty(KEYS)?, ty(VALUES)?)?;
         let all = lead.get(axis)?.as_const()?;
         // Shared values are kept; each head has its own queries, two results and scores.
-        let bytes = |heads: i64| 4 * target.keys * values + heads * (4 * (width + 2 * values) + 1024);
+        let bytes = |heads: i64| 4 * machine.keys * values + heads * (4 * (width + 2 * values) + 1024);
         // A schedule for which this is still too large tries tiles of fewer columns.
-        let most = MOST_HEADS.min(target.columns / 4);
+        let most = MOST_HEADS.min(machine.queries / 4);
         let heads = (2..=most).rev().find(|n| all % n == 0 && bytes(*n) <= SHARED)?;
         let steps = &found.attention.steps;
         let from = first_hiding(steps.iter()).unwrap_or(steps.len());

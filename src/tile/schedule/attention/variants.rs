@@ -20,7 +20,7 @@ use super::{CHUNK, KEYS, QueryLayout, kernel, part};
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::attention::{Described, KEYS as KEYS_PARAM, QUERIES, VALUES};
 use crate::tile::schedule::packing::{in_columns, with_repeats, without_repeats};
-use crate::tile::{BufferType, Kernel, Kernels, State, Target, Value, View, copy, tile_size};
+use crate::tile::{BufferType, Kernel, Kernels, Machine, State, Value, View, copy, tile_size};
 
 /// Smallest number of queries for which interleaved keys and values are copied. Measured on 12
 /// heads of 64: copying saves a twentieth of the time for 256 queries, a quarter for 1024, two
@@ -87,7 +87,7 @@ impl Variants {
     pub(super) fn choose(
         unscheduled: &Kernel,
         found: &Described,
-        target: Target,
+        machine: Machine,
         keys_are_values: bool,
         divided: Option<&Divided>,
         kernels: &mut Kernels,
@@ -100,7 +100,7 @@ impl Variants {
             operands.push(View { root, elem, offset, dynamic, shape, strides });
         }
         let (slots, made) = (Vec::new(), Vec::new());
-        let mut choice = Choice { unscheduled, found, target, keys_are_values, kernels, operands, slots, made };
+        let mut choice = Choice { unscheduled, found, machine, keys_are_values, kernels, operands, slots, made };
         let variant = match divided {
             Some(divided) => choice.divided(divided)?,
             None => choice.any()?,
@@ -112,7 +112,7 @@ impl Variants {
 struct Choice<'a> {
     unscheduled: &'a Kernel,
     found: &'a Described,
-    target: Target,
+    machine: Machine,
     keys_are_values: bool,
     kernels: &'a mut Kernels,
     /// Views of the original operands.
@@ -190,7 +190,7 @@ impl Choice<'_> {
         let count = queries.clone();
         let slots = self.slots_of(&results)?;
         let by = |choice: &mut Self, layout: QueryLayout| {
-            let made = part(choice.unscheduled, choice.found, choice.target, layout, &results);
+            let made = part(choice.unscheduled, choice.found, choice.machine, layout, &results);
             let (part, params, exponents) = made.ok_or("an attention has no kernel of a part of the keys")?;
             let combine = results.combine(choice.unscheduled, choice.found, exponents);
             let combine = combine.ok_or("an attention has no kernel that combines parts")?;
@@ -199,7 +199,7 @@ impl Choice<'_> {
         if !side_by_side {
             return by(self, QueryLayout::InLanes);
         }
-        self.from(&count, self.target.single_queries + 1, |choice, enough| {
+        self.from(&count, self.machine.single_queries + 1, |choice, enough| {
             by(choice, if enough { QueryLayout::InLanes } else { QueryLayout::KeysInLanes })
         })
     }
@@ -237,7 +237,7 @@ impl Choice<'_> {
         if count == others {
             return tiles(self);
         }
-        if let Some(Ok(parts)) = parts_in_runs(self.unscheduled, self.found, self.target) {
+        if let Some(Ok(parts)) = parts_in_runs(self.unscheduled, self.found, self.machine) {
             return self.from(&count, FEW_QUERIES + 1, |choice, enough| match enough {
                 true => tiles(choice),
                 false => choice.in_parts(parts, side_by_side),
@@ -246,7 +246,7 @@ impl Choice<'_> {
         if !side_by_side {
             return tiles(self);
         }
-        self.from(&count, self.target.single_queries + 1, |choice, enough| match enough {
+        self.from(&count, self.machine.single_queries + 1, |choice, enough| match enough {
             true => tiles(choice),
             false => choice.in_place(QueryLayout::KeysInLanes),
         })
@@ -271,7 +271,7 @@ impl Choice<'_> {
     fn many(&mut self) -> Result<Variant, String> {
         let (mut moved, mut enough) = (Vec::new(), i64::MAX);
         for n in [KEYS_PARAM, VALUES] {
-            if let Some(least) = queries_that_pay(self.operand(n)?).filter(|_| !self.target.reads_in_place)
+            if let Some(least) = queries_that_pay(self.operand(n)?).filter(|_| !self.machine.reads_in_place)
                 && !(n == VALUES && self.keys_are_values)
             {
                 moved.push(n);
@@ -294,7 +294,7 @@ impl Choice<'_> {
         let (q, k, v) = (self.operand(QUERIES)?, self.operand(KEYS_PARAM)?, self.operand(VALUES)?);
         let width = |v: &View| v.shape.last().and_then(Dim::as_const);
         let fits = width(q).is_some_and(|d| d > 0 && d % 2 == 0) && width(v).is_some_and(|e| e > 0);
-        Ok(self.target.pairs.is_some() && fits && [q, k, v].iter().all(|v| v.elem == Elem::BF16))
+        Ok(self.machine.pairs.is_some() && fits && [q, k, v].iter().all(|v| v.elem == Elem::BF16))
     }
 
     /// The kernel with matmuls over pairs, after keys and values have been packed for it.
@@ -339,7 +339,7 @@ impl Choice<'_> {
     /// The kernel of a layout on these operands.
     fn attention(&mut self, layout: QueryLayout, operands: Vec<View>) -> Result<Launch, String> {
         let [k, v] = [KEYS_PARAM, VALUES].map(|n| operands[n].buffer_type());
-        let made = kernel(self.unscheduled, self.found, self.target, layout, [&k, &v]);
+        let made = kernel(self.unscheduled, self.found, self.machine, layout, [&k, &v]);
         Ok(self.launch(made.ok_or("an attention has no kernel of a layout")?, operands))
     }
 
@@ -393,7 +393,7 @@ fn is_row_after_row(v: &View) -> bool {
 pub(in crate::tile::schedule) fn parts_in_runs(
     unscheduled: &Kernel,
     found: &Described,
-    target: Target,
+    machine: Machine,
 ) -> Option<Result<i64, Whole>> {
     let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
     let [q, k, v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
@@ -401,7 +401,7 @@ pub(in crate::tile::schedule) fn parts_in_runs(
     let keys = k.shape.get(lead.len())?;
     let mut points = lead.to_vec();
     let side_by_side = [k, v].iter().all(|b| b.is_dense(lead.len() + 1));
-    if let Some(Group { axis, heads }) = Group::of(unscheduled, found, target).filter(|_| side_by_side)
+    if let Some(Group { axis, heads }) = Group::of(unscheduled, found, machine).filter(|_| side_by_side)
         && let Some(n) = points.get(axis).and_then(Dim::as_const)
     {
         points[axis] = (n / heads).into();
@@ -415,8 +415,16 @@ pub(in crate::tile::schedule) fn parts_in_runs(
     // spent waiting for memory.
     let busy = 4;
     Some(
-        Reads { arch: target.gpu?, points: &points, queries, keys, block: tile_size(keys, target.keys), bytes, busy }
-            .parts(),
+        Reads {
+            arch: machine.gpu()?.arch,
+            points: &points,
+            queries,
+            keys,
+            block: tile_size(keys, machine.keys),
+            bytes,
+            busy,
+        }
+        .parts(),
     )
 }
 

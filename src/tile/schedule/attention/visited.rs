@@ -23,7 +23,7 @@ use crate::source::Loc;
 use crate::ssa::remove_dead;
 use crate::tile::attention::{Described, KEYS as KEYS_PARAM, QUERIES, VALUES};
 use crate::tile::interp::{Argument, Limits, run_kernel};
-use crate::tile::{BufferType, Extent, Kernel, KernelBuilder, Module, Op, ParamMode, Target, Type, Value, row_major};
+use crate::tile::{BufferType, Extent, Kernel, KernelBuilder, Machine, Module, Op, ParamMode, Type, Value, row_major};
 
 /// Assumed size of a dimension that is known only at run time.
 const LENGTH: i64 = 4096;
@@ -66,20 +66,20 @@ impl fmt::Display for VisitedBlocks {
 
 /// Counts the visited blocks of a module's unscheduled attentions, for masks that are formulas over
 /// positions alone.
-pub(in crate::tile::schedule) fn counts(module: &Module, target: Target) -> Vec<VisitedBlocks> {
+pub(in crate::tile::schedule) fn counts(module: &Module, machine: Machine) -> Vec<VisitedBlocks> {
     let found = module.kernels.iter().filter_map(|k| Some((k, Described::from_kernel(k)?)));
-    let mut all: Vec<VisitedBlocks> = found.filter_map(|(k, found)| count(k, &found, target)).collect();
+    let mut all: Vec<VisitedBlocks> = found.filter_map(|(k, found)| count(k, &found, machine)).collect();
     all.sort();
     all.dedup();
     all
 }
 
 /// The blocks that one attention visits.
-fn count(unscheduled: &Kernel, found: &Described, target: Target) -> Option<VisitedBlocks> {
+fn count(unscheduled: &Kernel, found: &Described, machine: Machine) -> Option<VisitedBlocks> {
     let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
     let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
     let rows = |ty: &BufferType| ty.shape.iter().nth_back(1).cloned();
-    let bounds = Bounds::write(unscheduled, found, target, [of_k, of_v])?;
+    let bounds = Bounds::write(unscheduled, found, machine, [of_k, of_v])?;
     let symbols: BTreeMap<String, i64> = bounds.kernel.symbols.iter().map(|s| (s.clone(), LENGTH)).collect();
     let value = |d: &Dim| d.eval(&|s| symbols.get(s).copied()).ok().filter(|n| (1..=i64::from(i32::MAX)).contains(n));
     let (s, t) = (value(&rows(of_q)?)?, value(&rows(of_k)?)?);
@@ -118,12 +118,12 @@ impl Bounds {
     fn write(
         unscheduled: &Kernel,
         found: &Described,
-        target: Target,
+        machine: Machine,
         keys_and_values: [&BufferType; 2],
     ) -> Option<Bounds> {
         let hiding = first_hiding(found.attention.steps.iter())?;
         let loc = found.attention.steps.get(hiding)?.loc;
-        let (mut kb, parts) = begin(unscheduled, found, target, QueryLayout::InLanes, keys_and_values, None)?;
+        let (mut kb, parts) = begin(unscheduled, found, machine, QueryLayout::InLanes, keys_and_values, None)?;
         let queries = match parts.queries {
             Extent::Static(n) => n,
             Extent::Bounded { max, .. } => max,

@@ -5,12 +5,11 @@
 //! candidates, their ranks, and the indices in order of rank. They communicate through slots. Other
 //! orders, and shorter axes, use ranks over the whole axis ([`super::ranks`]).
 
-use std::collections::BTreeSet;
-
+use super::super::pipeline::{Changed, Log};
 use super::in_steps::{self, Operand, Steps, When, have_slots};
 use crate::shape::{Dim, Elem};
 use crate::tile::sort::{self, CANDIDATES_OF, Order};
-use crate::tile::{BufferType, Kernel, Module, computed, row_major};
+use crate::tile::{BufferType, Kernel, Machine, Module, computed, row_major};
 
 /// Candidates pay off for at least this many elements: with fewer, all comparisons take less time
 /// than two more launches.
@@ -20,7 +19,7 @@ const MANY: i64 = 8 * CANDIDATES_OF;
 ///
 /// # Errors
 /// As [`in_steps::replace`].
-pub(super) fn expand(module: &mut Module) -> Result<BTreeSet<String>, String> {
+pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
     in_steps::replace(module, |_, kernel| steps(&Order::of_kernel(kernel).filter(pays)?))
 }
 

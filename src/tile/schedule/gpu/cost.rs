@@ -6,12 +6,12 @@
 //! # The machine
 //!
 //! A multiprocessor holds 2048 threads (1536 on 8.6 and 8.9), 65536 registers and 32 blocks, and
-//! gives a block up to [`Numbers::shared`] bytes of shared memory; occupancy is the least of what
-//! these permit, and other blocks hide the latency of one. An A100 has 108 multiprocessors, an H100
-//! 132. Memory is read in sectors of 32 bytes, best with 16 bytes per thread: then a warp's access
-//!      is four whole lines. L1 latency is some 30 cycles, L2 200, memory 500 to 800. A barrier of
-//!      a block of 8 warps costs some 30 cycles, plus the wait for the slowest warp; within a warp
-//!      it is nearly free.
+//! gives a block up to [`Gpu::shared`](crate::tile::Gpu) bytes of shared memory; occupancy is the
+//! least of what these permit, and other blocks hide the latency of one. An A100 has 108
+//! multiprocessors, an H100 132. Memory is read in sectors of 32 bytes, best with 16 bytes per
+//! thread: then a warp's access is four whole lines. L1 latency is some 30 cycles, L2 200,
+//! memory 500 to 800. A barrier of a block of 8 warps costs some 30 cycles, plus the wait for
+//! the slowest warp; within a warp it is nearly free.
 //!
 //! # Heuristics
 //!
@@ -45,7 +45,7 @@
 //! times. A tile transposed in shared memory costs a barrier, and two shared memory accesses per
 //! element. Rows and columns of [`TURNED`] 4-byte elements are a line each, and of narrower
 //! elements whole sectors; twice as many of these are a line too, provided that enough blocks
-//! remain ([`ENOUGH`]) and at most [`TURNED_BYTES`] of shared memory are used, so that a
+//! remain ([`ENOUGH_BLOCKS`]) and at most [`TURNED_BYTES`] of shared memory are used, so that a
 //! multiprocessor holds several blocks ([`super::transposes`]). An axis of fewer than [`SHORT`]
 //! elements fits one or two sectors: after reading the first element, a warp has the others in L1,
 //! which takes less time than the barrier.
@@ -53,20 +53,15 @@
 //! Whether the columns of a kernel are contiguous is decided by the majority of its accesses, as in
 //! code generation.
 
-use super::super::sources::Grouping;
 use super::tiles::{Along, Axes, Axis};
 use crate::shape::Elem;
-use crate::tile::{Body, DotMode, GpuArch, Kernel, Op};
+use crate::tile::machine::{ENOUGH_BLOCKS, MOST_WARPS, WARP};
+use crate::tile::{Body, DotMode, Kernel, Op, Tiled};
 
 /// Elements of a run per thread, if there are enough.
 const ELEMENTS: i64 = 4;
 /// Sums of a matmul per thread, if there are enough.
 const SUMS: i64 = 16;
-/// Threads per warp.
-const WARP: i64 = 32;
-/// Maximum number of warps per block. Two such blocks, with 128 registers per thread, fill a
-/// multiprocessor's registers.
-pub(super) const MOST_WARPS: i64 = 8;
 /// Elements per tile of elementwise work.
 const MAP: i64 = 1024;
 /// The longest row that one warp reduces, and the chunk size for rows of unknown length.
@@ -75,13 +70,6 @@ const WARP_ROW: i64 = 1024;
 const ROWS: i64 = 4;
 /// Elements of a long row that a block processes at a time.
 const CHUNK: i64 = 4096;
-/// Number of blocks that saturates memory bandwidth: 2.3 MB in flight, [`CHUNK_BYTES`] per block.
-pub(super) const ENOUGH: i64 = 144;
-/// Bytes that a block has in flight: a chunk of `f32`. Chunks of narrower elements are smaller, but
-/// take as long.
-pub(super) const CHUNK_BYTES: i64 = 16 << 10;
-/// Bytes that could be read in the time of a launch, some 2 microseconds.
-pub(super) const LAUNCH: i64 = 6_700_000;
 /// Rows and columns of a tile that is transposed in shared memory.
 const TURNED: i64 = 32;
 /// Limit on shared memory for such tiles: a multiprocessor of an A100 fits three such blocks, of an
@@ -119,7 +107,7 @@ pub(super) fn turned_tile(all: [Option<i64>; 2], points: i64, bytes: u64, shared
         points.saturating_mul(along[0]).saturating_mul(along[1])
     };
     let large = 2 * TURNED;
-    let size = if bytes < 4 && blocks(large) >= ENOUGH && fits(large) { large } else { TURNED };
+    let size = if bytes < 4 && blocks(large) >= ENOUGH_BLOCKS && fits(large) { large } else { TURNED };
     fits(size).then(|| of(size))
 }
 
@@ -129,43 +117,6 @@ pub(super) fn points(kernel: &Kernel) -> i64 {
     let count = |n: i64, step: i64| (n.max(0).saturating_add(step - 1)) / step;
     let axes = kernel.grid.iter().map(|g| g.extent.as_const().map_or(1, |n| count(n, g.step.max(1))));
     axes.fold(1, i64::saturating_mul)
-}
-
-/// Parameters of a GPU (CUDA C++ Programming Guide, "Technical Specifications per Compute
-/// Capability").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Numbers {
-    /// Maximum shared memory per block. For code that runs on all GPUs from 8.0 on, the least of
-    /// them.
-    pub(super) shared: u64,
-    /// Part of it reserved for use within one operation: slices of operands, partial results.
-    pub(super) transient: u64,
-    /// Queries per tile of attention.
-    pub(super) queries: i64,
-    /// Keys per block of attention.
-    pub(super) keys: i64,
-}
-
-impl Numbers {
-    /// The parameters of a GPU architecture.
-    pub(super) fn of(arch: GpuArch) -> Numbers {
-        let shared = match arch {
-            GpuArch::Sm80 => 99 << 10,
-            GpuArch::Sm90a => 227 << 10,
-        };
-        Numbers { shared, transient: 18 << 10, queries: 32, keys: 64 }
-    }
-}
-
-/// Scheduling choices for a kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Choice {
-    /// Warps per block, if not derived from the work.
-    pub(super) warps: Option<i64>,
-    /// How operations are grouped into runs.
-    pub(super) grouping: Grouping,
-    /// Tiles were resized.
-    pub(super) resized: bool,
 }
 
 /// Gives a matmul with many columns large tiles, if possible.
@@ -195,9 +146,9 @@ pub(super) fn enlarge(kernel: &mut Kernel) -> bool {
     done
 }
 
-/// Chooses the tile sizes of a kernel.
-pub(super) fn choose(kernel: &mut Kernel) -> Choice {
-    let mut choice = Choice::default();
+/// Chooses the tile sizes of a kernel; also returns whether they changed.
+pub(super) fn choose(kernel: &mut Kernel) -> (Tiled, bool) {
+    let mut choice = Tiled::default();
     let stands_alone = |op: &Op| {
         matches!(
             op,
@@ -205,12 +156,13 @@ pub(super) fn choose(kernel: &mut Kernel) -> Choice {
         )
     };
     if kernel.body.insts().any(|(_, _, d)| stands_alone(&d.op)) {
-        return choice;
+        return (choice, false);
     }
-    let Some(mut axes) = Axes::of(kernel) else { return choice };
+    let Some(mut axes) = Axes::of(kernel) else { return (choice, false) };
     let reduced =
         kernel.body.insts().find_map(|(_, _, d)| if let Op::Reduce { axis, .. } = d.op { Some(axis) } else { None });
     let before = axes.clone();
+    let resized = |axes: &Axes| axes.0.iter().zip(&before.0).any(|(a, b)| a.step != b.step);
     let on_side = |axes: &Axes, side: usize, along: Along| {
         let is = |n: &usize| {
             axes.0.get(*n).is_some_and(|a| {
@@ -240,20 +192,19 @@ pub(super) fn choose(kernel: &mut Kernel) -> Choice {
             }
         }
         Some(1) if dense >= others => {
-            let Some(row) = row_length(&kernel.body, &axes, &loops) else { return choice };
-            choice.grouping.loads_once = true;
+            let Some(row) = row_length(&kernel.body, &axes, &loops) else { return (choice, false) };
+            choice.loads_once = true;
             let rows = on_side(&axes, 0, grid).first().copied();
             if let Some(rows) = rows.filter(|n| axes.0[*n].step == MOST_WARPS && shares_columns(&kernel.body)) {
-                choice.warps = Some(axes.0[rows].step);
+                choice.warps = u32::try_from(axes.0[rows].step).ok();
                 resize_all(&mut axes, kernel, &loops, WARP_ROW);
-                choice.resized = axes.0.iter().zip(&before.0).any(|(a, b)| a.step != b.step);
-                return choice;
+                return (choice, resized(&axes));
             }
             let short = row.is_none_or(|n| n <= WARP_ROW);
             let enough = rows.is_some_and(|n| axes.0[n].step >= ROWS);
             if let (true, true, Some(rows)) = (short, enough, rows) {
                 if axes.resize(kernel, rows, ROWS) {
-                    choice.warps = Some(ROWS);
+                    choice.warps = u32::try_from(ROWS).ok();
                     resize_all(&mut axes, kernel, &loops, WARP_ROW);
                 }
             } else if !short || rows.is_none() {
@@ -265,8 +216,8 @@ pub(super) fn choose(kernel: &mut Kernel) -> Choice {
         }
         _ => {}
     }
-    choice.resized = axes.0.iter().zip(&before.0).any(|(a, b)| a.step != b.step);
-    choice
+    let is_resized = resized(&axes);
+    (choice, is_resized)
 }
 
 /// Resizes several axes to `step`, if possible; otherwise to half of it, and so on, where tiles
@@ -337,7 +288,7 @@ fn row_length(body: &Body, axes: &Axes, loops: &[usize]) -> Option<Option<i64>> 
 }
 
 /// Warps per block: enough for the largest operation between runs, a power of two.
-pub(super) fn warps(body: &Body) -> u32 {
+pub(in super::super) fn warps(body: &Body) -> u32 {
     let mut most = 1;
     for (_, _, data) in body.insts() {
         let threads = match &data.op {

@@ -15,26 +15,27 @@
 //!
 //! # Cost
 //!
-//! By the arithmetic of `few_rows`, a GPU saturates its memory bandwidth if [`ENOUGH`] blocks have
-//! 16 KiB in flight each, and is proportionally slower with fewer. Another launch takes some 2
-//! microseconds, in which 6.7 MB could be read. So 32 blocks are split if together they read at
-//! least 3 MB.
+//! By the arithmetic of `few_rows`, a GPU saturates its memory bandwidth if [`ENOUGH_BLOCKS`]
+//! blocks have 16 KiB in flight each, and is proportionally slower with fewer. Another launch takes
+//! some 2 microseconds, in which 6.7 MB could be read. So 32 blocks are split if together they read
+//! at least 3 MB.
 //!
 //! Limits: it does not split matmuls with quantised weights, whose panels consist of groups.
 
 use std::collections::BTreeSet;
 
+use super::super::pipeline::{Changed, Log};
 use super::super::plans::{At, buffer, in_entry, new_slot, slot_type};
 use super::super::products::Product;
-use super::cost::{ENOUGH, LAUNCH};
 use super::few_rows::{ROWS, begin_with_chunks, columns};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::ssa::remove_dead;
+use crate::tile::machine::{ENOUGH_BLOCKS, LAUNCH_BYTES};
 use crate::tile::matmul::{self, LEFT, RIGHT};
 use crate::tile::{
-    BufferType, Compute, Kernel, KernelBuilder, Kernels, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State, Type,
-    Value, View, row_major,
+    BufferType, Compute, Kernel, KernelBuilder, Kernels, Machine, Module, Op, ParamMode, Plan, PlanOp, PlanVariant,
+    State, Type, Value, View, row_major,
 };
 use cranelift_entity::SecondaryMap;
 
@@ -56,7 +57,7 @@ struct Divided {
 ///
 /// # Errors
 /// A launch of a value that is in no buffer, which is a bug in attnc.
-pub(super) fn divide(module: &mut Module) -> Result<BTreeSet<String>, String> {
+pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
     let mut found = Vec::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
         let launched = |p: &Plan| p.launched().contains(k.name.as_str());
@@ -87,9 +88,9 @@ pub(super) fn divide(module: &mut Module) -> Result<BTreeSet<String>, String> {
 /// `elements` elements.
 fn parts(bytes: i64, blocks: i64, elements: i64, steps: i64) -> i64 {
     let time = |parts: i64| {
-        let read = bytes.saturating_mul(ENOUGH) / blocks.saturating_mul(parts).clamp(1, ENOUGH);
+        let read = bytes.saturating_mul(ENOUGH_BLOCKS) / blocks.saturating_mul(parts).clamp(1, ENOUGH_BLOCKS);
         // Partial results are written and read.
-        let more = if parts == 1 { 0 } else { LAUNCH.saturating_add(elements.saturating_mul(8 * parts)) };
+        let more = if parts == 1 { 0 } else { LAUNCH_BYTES.saturating_add(elements.saturating_mul(8 * parts)) };
         read.saturating_add(more)
     };
     let whole = |n: &i64| steps % (n * STEPS) == 0;

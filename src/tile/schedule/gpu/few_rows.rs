@@ -19,17 +19,17 @@
 use super::super::products::{LEAST_ROWS, Product};
 use crate::shape::Dim;
 use crate::tile::alignment::{CHUNK, launches_give};
-use crate::tile::{Kernel, Module, Op, Value};
+use crate::tile::{Gpu, GpuArch, Kernel, Module, Op, Value};
 
 /// Maximum number of rows.
 pub(super) const ROWS: i64 = 8;
-/// Number of multiprocessors of an A100; an H100 has 132.
-const PROCESSORS: i64 = 108;
+/// Multiprocessors of the smallest GPU.
+const PROCESSORS: i64 = Gpu::of(GpuArch::Sm80).processors;
 /// Possible tile widths.
 const COLUMNS: [i64; 4] = [64, 32, 16, 8];
 
 /// Do all launches of a kernel pass operands of its matmuls that are aligned to 16 bytes?
-pub(super) fn begin_with_chunks(module: &Module, kernel: &Kernel) -> bool {
+pub(in super::super) fn begin_with_chunks(module: &Module, kernel: &Kernel) -> bool {
     let body = &kernel.body;
     let param = |v: &Value| kernel.params.iter().position(|p| p.value == *v);
     let mut dots = body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. })).peekable();

@@ -11,14 +11,14 @@ use std::fmt;
 use super::super::attention::{FEW_QUERIES, Whole, may_be_replaced, parts_in_runs};
 use super::super::products::Product;
 use super::super::tensor_cores::parts_of_keys;
-use super::{Numbers, candidates, long_rows, scans, target, transposes};
+use super::{candidates, long_rows, scans, transposes};
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
 use crate::tile::attention::{Described, KEYS, QUERIES, VALUES, is_part};
 use crate::tile::kernels::{counterpart, place};
 use crate::tile::matmul::{LEFT, RIGHT};
-use crate::tile::{BufferType, GpuArch, GpuOp, Kernel, Module, Op, State};
+use crate::tile::{BufferType, GpuArch, GpuOp, Kernel, Machine, Module, Op, State};
 
 /// Maximum head width of attention on tensor cores.
 const WIDTH: i64 = 256;
@@ -86,7 +86,7 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
             None => form,
         };
         let found = Described::from_kernel(k).filter(|_| !one_by_one);
-        let in_runs = || parts_in_runs(k, found.as_ref()?, target(arch, Numbers::of(arch)));
+        let in_runs = || parts_in_runs(k, found.as_ref()?, Machine::from(arch));
         let keys = keys.or_else(in_runs).map(of_few_queries);
         GpuForm { kernel: k.name.clone(), loc: place(k), arch, form, keys, why }
     };

@@ -18,18 +18,19 @@
 //! [`super::parts`] determines from the IR what loops combine, and how; partial results are
 //! combined in the same way. A compensated float sum yields sum plus compensation for each part,
 //! rounded once; so the error of the whole is that of a chunk, plus some ten roundings in the sum
-//! over at most [`ENOUGH`] parts, and two more. The index of a maximum is the least index among the
-//! parts with the greatest maximum, or with NaN if that is the maximum.
+//! over at most [`ENOUGH_BLOCKS`] parts, and two more. The index of a maximum is the least index
+//! among the parts with the greatest maximum, or with NaN if that is the maximum.
 //!
 //! # Cost
 //!
-//! By the arithmetic of [`super::few_rows`], a GPU saturates its memory bandwidth if [`ENOUGH`]
-//! blocks have a chunk of [`CHUNK`] elements in flight each, and is proportionally slower with
-//! fewer. Another launch takes as long as reading [`LAUNCH`] bytes, and waits for the partial
-//! results as long as for a chunk. A row of 1,000,000 elements is 245 consecutive chunks in one
-//! block, or 2 in each of 123. So the number of parts depends on the number of rows and their
-//! length. If the length is only known in a call, there are [`PARTS`], in calls where that pays; if
-//! the number of rows is, calls with few rows are split. So a kernel may exist in both versions.
+//! By the arithmetic of [`super::few_rows`], a GPU saturates its memory bandwidth if
+//! [`ENOUGH_BLOCKS`] blocks have a chunk of [`CHUNK`] elements in flight each, and is
+//! proportionally slower with fewer. Another launch takes as long as reading [`LAUNCH_BYTES`]
+//! bytes, and waits for the partial results as long as for a chunk. A row of 1,000,000 elements is
+//! 245 consecutive chunks in one block, or 2 in each of 123. So the number of parts depends on the
+//! number of rows and their length. If the length is only known in a call, there are [`PARTS`], in
+//! calls where that pays; if the number of rows is, calls with few rows are split. So a kernel may
+//! exist in both versions.
 //!
 //! Limits: it does not split rows that are a single tile, nor kernels with more code around their
 //! loops than lowering makes.
@@ -39,8 +40,9 @@ use std::fmt;
 
 use cranelift_entity::SecondaryMap;
 
+use super::super::pipeline::{Changed, Log};
 use super::super::plans::{At, value_before};
-use super::cost::{self, CHUNK_BYTES, ENOUGH, LAUNCH};
+use super::cost;
 use super::in_steps::{self, Operand, Steps, When, have_slots, writes_elsewhere};
 use super::parts::{Combination, combinations};
 use super::tiles::{Along, Axes};
@@ -48,9 +50,10 @@ use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
 use crate::ssa::remove_dead;
+use crate::tile::machine::{BYTES_IN_FLIGHT, ENOUGH_BLOCKS, LAUNCH_BYTES};
 use crate::tile::{
-    Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, KernelBuilder, Module, Op, Param, ParamMode, State,
-    Terminator, Type, Value, row_major, simplify,
+    Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, KernelBuilder, Machine, Module, Op, Param, ParamMode,
+    State, Terminator, Type, Value, row_major, simplify,
 };
 
 /// Number of parts of a row whose length is only known in a call.
@@ -63,7 +66,7 @@ const FEW_ROWS: i64 = 16;
 ///
 /// # Errors
 /// As [`in_steps::replace`].
-pub(super) fn expand(module: &mut Module) -> Result<BTreeSet<String>, String> {
+pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
     in_steps::replace(module, |module, kernel| {
         let divided = LongRows::of(kernel).filter(|_| writes_elsewhere(module, kernel))?;
         divided.steps()
@@ -510,13 +513,14 @@ struct Work {
 impl Work {
     /// Time for `rows` row blocks of `chunks` chunks each, as bytes that could be read in it.
     fn time(self, rows: i64, chunks: i64, parts: i64) -> i64 {
-        let read = |blocks: i64, chunks: i64| chunks.saturating_mul(CHUNK_BYTES).saturating_mul(blocks.max(ENOUGH));
+        let read =
+            |blocks: i64, chunks: i64| chunks.saturating_mul(BYTES_IN_FLIGHT).saturating_mul(blocks.max(ENOUGH_BLOCKS));
         let all =
             read(rows.saturating_mul(parts.min(chunks)), (chunks + parts - 1) / parts).saturating_mul(self.passes);
         if parts == 1 {
             return all;
         }
-        let combined = LAUNCH.saturating_add(read(rows, 1));
+        let combined = LAUNCH_BYTES.saturating_add(read(rows, 1));
         all.saturating_add(combined.saturating_mul(self.reductions))
     }
 
@@ -528,7 +532,7 @@ impl Work {
 
     /// The number of parts with the least time, if that pays.
     fn parts(self, rows: i64, chunks: i64) -> Option<i64> {
-        let best = (2..=ENOUGH.min(chunks)).min_by_key(|parts| self.time(rows, chunks, *parts));
+        let best = (2..=ENOUGH_BLOCKS.min(chunks)).min_by_key(|parts| self.time(rows, chunks, *parts));
         best.filter(|parts| self.pays(rows, chunks, *parts))
     }
 
@@ -539,7 +543,7 @@ impl Work {
 
     /// The number of rows, as a multiple of `rows`, from which splitting does not pay.
     fn most_rows(self, rows: i64, chunks: i64, parts: i64) -> Option<i64> {
-        (2..=ENOUGH).find(|n| !self.pays(rows.saturating_mul(*n), chunks, parts))
+        (2..=ENOUGH_BLOCKS).find(|n| !self.pays(rows.saturating_mul(*n), chunks, parts))
     }
 }
 

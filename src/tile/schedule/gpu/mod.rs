@@ -1,188 +1,126 @@
-//! The schedule for a GPU: a block of threads computes a grid point.
+//! size-tiles, and the other steps that only GPUs have: a block of threads computes a grid point.
 //!
-//! In: an unscheduled module, and the GPU architecture. Out: the same module scheduled. Steps, in
-//! order:
+//! `size-tiles` gives each kernel the tiles of the machine, and decides what `place` reads
+//! ([`Tiled`]): how many warps a block has, and which accesses get loop nests of their own.
 //!
-//! 0. **Tensor cores.** Suitable matmuls and attentions of 16-bit floats get kernels with fragments
-//!    (`tensor_cores`), which are scheduled by that.
-//! 1. **Variants.** Attention is computed by the kernels that `attention` makes for this machine:
-//!    tiles of [`Numbers::queries`] queries and blocks of [`Numbers::keys`] keys, which matmuls
-//!    read in place. Calls with few queries split their keys among blocks (`attention::parts`).
-//!
-//!    Serial sorting becomes rank counting ([`ranks`]; top-k along a long axis first selects
-//!    [`candidates`] in chunks), running sums become sums of chunks ([`scans`]). Matmuls with few
-//!    rows and few columns are split along K ([`divided`]), and so are reductions of few long rows
-//!    ([`long_rows`]).
-//!
-//! Before both, weights with a packed format are packed into panels, and the matmuls that read them
-//! get kernels of their own (`panels`).
-//!
-//! Then, for each kernel:
-//!
-//! 2. **Tiles.** A grid point that loops over elements serially is split: one element per point
-//!    ([`one_each`]). Elementwise work and reductions get the machine's tile sizes ([`cost`] has
-//!    the parameters and heuristics, [`tiles`] resizes). If elementwise work has both
-//!    row-contiguous and column-contiguous operands and results, tiles are transposed in shared
-//!    memory ([`transposes`]).
-//! 3. **Windows.** Tiles that only matmuls read are not copied first: they are read in place, slice
-//!    by slice through shared memory (`codegen::ptx`), whatever their type and layout.
-//! 4. **Group, place, share.** As for a CPU: operations with one iteration space form a `run`,
-//!    whose elements are distributed over the threads of the block; a tile that lives longer than
-//!    its run is in the block's shared memory.
-//! 5. **Sum.** Float matmuls are chains of FMAs ([`DotMode::Fma`]); with few rows they split K
-//!    among threads, and have other tiles ([`few_rows`]).
-//! 6. **Threads.** As many warps as the largest operation needs ([`cost::warps`]), or one warp per
-//!    row.
-//!
-//! Last, loops of plans with small launches become one kernel each ([`persistent`]).
+//! * A matmul with few rows gets a tile width with which all multiprocessors read its right operand
+//!   ([`few_rows`]).
+//! * A grid point that loops over elements serially is split: one element per point
+//!   ([`one_each`]).
+//! * If elementwise work has both row-contiguous and column-contiguous operands and results, tiles
+//!   are transposed in shared memory ([`transposes`]).
+//! * A matmul with many columns gets larger tiles, if they fit shared memory, which is only known
+//!   when they have their places: so that is tried first ([`would_fit`]).
+//! * Elementwise work and reductions get the sizes of [`cost`], which has the heuristics; [`tiles`]
+//!   resizes.
 //!
 //! Limits: tile sizes of other matmuls do not depend on occupancy.
 
-mod candidates;
+pub(super) mod candidates;
 mod cost;
-mod divided;
+pub(super) mod divided;
 mod few_rows;
 mod forms;
 mod in_steps;
-mod long_rows;
+pub(super) mod long_rows;
 mod one_each;
 mod parts;
-mod persistent;
-mod ranks;
-mod scans;
+pub(super) mod persistent;
+pub(super) mod ranks;
+pub(super) mod scans;
 mod tiles;
 mod transposes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use cost::Numbers;
+pub(super) use cost::warps;
+pub(super) use few_rows::begin_with_chunks;
 pub use forms::{GpuForm, gpu_forms};
 pub use persistent::{GpuLoop, gpu_loops};
 
-use super::sources::Grouping;
-use super::{WeightChoice, WeightFormat, attention, choose_modes, group_and_place, panels, tensor_cores};
-use crate::shape::Elem;
+use super::pipeline::{Changed, Log, unscheduled};
+use super::{place, windows};
 use crate::tile::alignment::{CHUNK, launches_give};
-use crate::tile::verify::VerifiedModule;
-use crate::tile::{
-    DotMode, GpuArch, Inst, Kernel, Module, Op, ParamMode, Space, State, Target, TileType, Type, Value, share_slots,
-};
+use crate::tile::{Gpu, Kernel, Machine, Module, State, Tiled};
 
-/// Schedules a module for a GPU. Kernels that are already scheduled are unchanged.
-///
-/// # Errors
-/// A message about what this schedule cannot express.
-pub fn schedule_for_gpu(module: &VerifiedModule, arch: GpuArch) -> Result<VerifiedModule, String> {
-    schedule_for_gpu_with(module, arch, &GpuOptions::default())
-}
-
-/// Options that reduce precision on a GPU.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GpuOptions {
-    /// Format of weights: if narrower than in the program, they are packed once for all calls
-    /// (`panels`).
-    pub weights: WeightChoice,
-    /// May operands of `f32` matmuls be rounded to `tf32`, for tensor cores?
-    pub tf32: bool,
-}
-
-/// The same with options.
-///
-/// # Errors
-/// As [`schedule_for_gpu`].
-pub fn schedule_for_gpu_with(
-    module: &VerifiedModule,
-    arch: GpuArch,
-    options: &GpuOptions,
-) -> Result<VerifiedModule, String> {
-    let weights = &options.weights;
-    let is_packed = weights.format != WeightFormat::F32;
-    let module = &match is_packed && module.kernels.iter().any(|k| k.state == State::Unscheduled) {
-        false => module.clone(),
-        true => {
-            let target = Target { columns: tensor_cores::PANEL, ..target(arch, Numbers::of(arch)) };
-            let packed = module.clone().changed(|module| Ok(panels::choose(module, &target, weights)?.1));
-            packed.map_err(|(_, why)| why)?
+/// Gives all kernels their tile sizes.
+pub(super) fn run_size_tiles(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+    let Some(gpu) = machine.gpu() else { return Ok(Changed::new()) };
+    let open = module.kernels.iter().filter(|k| k.state == State::Unscheduled && k.tiled.is_none());
+    let chunks = open.filter(|k| begin_with_chunks(module, k)).map(|k| k.name.clone());
+    let chunks: BTreeSet<String> = chunks.collect();
+    let mut changed = Changed::new();
+    for kernel in unscheduled(module).filter(|k| k.tiled.is_none()) {
+        if chunks.contains(&kernel.name) {
+            few_rows::retile(kernel);
         }
-    };
-    let numbers = Numbers::of(arch);
-    let mut queries = numbers.queries;
-    loop {
-        match with_queries(module, arch, Numbers { queries, ..numbers }, options.tf32) {
-            Err(Refused::TooLarge(_)) if queries > 1 => queries /= 2,
-            Err(Refused::TooLarge(why) | Refused::Other(why)) => return Err(why),
-            Ok(scheduled) => {
-                let was_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
-                return Ok(if was_open { persistent::put_loops(scheduled, arch) } else { scheduled });
-            }
+        let (tiled, resized) = size(kernel, machine, gpu);
+        if resized {
+            changed.insert(kernel.name.clone());
+        }
+        (kernel.tiled, kernel.compute) = (Some(tiled), None);
+    }
+    Ok(changed)
+}
+
+/// Gives a kernel its tile sizes; returns the decisions, and whether sizes changed.
+fn size(kernel: &mut Kernel, machine: &Machine, gpu: Gpu) -> (Tiled, bool) {
+    if one_each::one_each(kernel) {
+        return (Tiled::default(), true);
+    }
+    if let Some(apart) = transposes::turn(kernel) {
+        return (Tiled { apart, ..Tiled::default() }, true);
+    }
+    let mut large = kernel.clone();
+    if cost::enlarge(&mut large) {
+        let mut placed = large.clone();
+        if is_placed(&mut placed, machine) && fits(&placed, gpu).is_ok() {
+            *kernel = large;
+            return (Tiled::default(), true);
         }
     }
+    cost::choose(kernel)
 }
 
-/// Why scheduling failed.
-enum Refused {
-    /// Too much shared memory; smaller tiles may fit.
-    TooLarge(String),
-    /// Any other reason.
-    Other(String),
+/// Reads operands in place and gives tiles their memory; returns whether that is possible.
+fn is_placed(kernel: &mut Kernel, machine: &Machine) -> bool {
+    windows::make_windows(kernel, machine);
+    place::place(kernel, machine).is_ok()
 }
 
-/// The parameters of a GPU that determine operand layouts.
-fn target(arch: GpuArch, numbers: Numbers) -> Target {
-    Target {
-        columns: numbers.queries,
-        pairs: None,
-        single_queries: 4,
-        few_rows: 0,
-        keys: numbers.keys,
-        reads_in_place: true,
-        gpu: Some(arch),
+/// Will a kernel need no more shared memory than a block has? Yes too if it has no schedule at all,
+/// which `place` reports.
+pub(super) fn would_fit(kernel: &Kernel, machine: &Machine, gpu: Gpu) -> bool {
+    let mut tried = kernel.clone();
+    if tried.state != State::Unscheduled {
+        return true;
     }
+    tried.tiled = Some(size(&mut tried, machine, gpu).0);
+    !is_placed(&mut tried, machine) || fits(&tried, gpu).is_ok()
 }
 
-fn with_queries(
-    module: &VerifiedModule,
-    arch: GpuArch,
-    numbers: Numbers,
-    tf32: bool,
-) -> Result<VerifiedModule, Refused> {
-    let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
-    let target = target(arch, numbers);
-    let mut too_large = false;
-    let scheduled = module.clone().changed(|module: &mut Module| {
-        let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
-        changed.extend(attention::expand(module, target, &divided)?);
-        changed.extend(candidates::expand(module)?);
-        changed.extend(ranks::expand(module));
-        changed.extend(scans::expand(module)?);
-        changed.extend(divided::divide(module)?);
-        changed.extend(long_rows::expand(module)?);
-        let aligned = aligned(module);
-        let unscheduled = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
-        let chunks = unscheduled.filter(|k| few_rows::begin_with_chunks(module, k)).map(|k| k.name.clone());
-        let chunks: BTreeSet<String> = chunks.collect();
-        for kernel in module.kernels.iter_mut().filter(|k| k.state == State::Unscheduled) {
-            for (n, p) in kernel.params.iter_mut().enumerate() {
-                p.aligned = aligned.contains(&(kernel.name.clone(), n));
-            }
-            let in_chunks = chunks.contains(&kernel.name);
-            let resized = schedule_kernel(kernel, arch, in_chunks);
-            if *resized.as_ref().unwrap_or(&false) {
-                changed.insert(kernel.name.clone());
-            }
-            resized.map_err(|e| format!("kernel @{} has no schedule: {e}", kernel.name))?;
-            if kernel.scratch + numbers.transient > numbers.shared {
-                too_large = true;
-                let (name, needs, most) = (&kernel.name, kernel.scratch + numbers.transient, numbers.shared);
-                return Err(format!("kernel @{name} needs {needs} bytes of shared memory, a block has {most}"));
-            }
+/// Does a placed kernel need no more shared memory than a block has?
+///
+/// # Errors
+/// The number of bytes that it needs.
+pub(super) fn fits(kernel: &Kernel, gpu: Gpu) -> Result<(), String> {
+    let bytes = |n: i64| u64::try_from(n).unwrap_or_default();
+    let (needs, most) = (kernel.scratch + bytes(gpu.transient), bytes(gpu.shared));
+    if needs <= most {
+        return Ok(());
+    }
+    Err(format!("kernel @{} needs {needs} bytes of shared memory, a block has {most}", kernel.name))
+}
+
+/// Marks the parameters of unscheduled kernels for which every launch passes a buffer aligned to 16
+/// bytes.
+pub(super) fn mark_aligned(module: &mut Module) {
+    let aligned = aligned(module);
+    for kernel in unscheduled(module) {
+        for (n, p) in kernel.params.iter_mut().enumerate() {
+            p.aligned = aligned.contains(&(kernel.name.clone(), n));
         }
-        if is_open {
-            module.plans.iter_mut().for_each(|plan| share_slots(plan, &module.kernels));
-        }
-        Ok(changed)
-    });
-    scheduled.map_err(|(_, why)| if too_large { Refused::TooLarge(why) } else { Refused::Other(why) })
+    }
 }
 
 /// The parameters of unscheduled kernels for which every launch passes a buffer aligned to 16
@@ -198,95 +136,4 @@ fn aligned(module: &Module) -> BTreeSet<(String, usize)> {
         }
     }
     out
-}
-
-/// Schedules a kernel in runs. `in_chunks`: the operands of its matmuls are aligned to 16 bytes.
-/// Returns whether its tiles were resized.
-fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Result<bool, String> {
-    if in_chunks {
-        few_rows::retile(kernel);
-    }
-    if one_each::one_each(kernel) {
-        in_runs(kernel, arch, in_chunks, cost::Choice::default())?;
-        return Ok(true);
-    }
-    if let Some(apart) = transposes::turn(kernel) {
-        let grouping = Grouping { apart, ..Grouping::default() };
-        in_runs(kernel, arch, in_chunks, cost::Choice { grouping, ..cost::Choice::default() })?;
-        return Ok(true);
-    }
-    let numbers = Numbers::of(arch);
-    let before = kernel.clone();
-    if cost::enlarge(kernel) {
-        in_runs(kernel, arch, in_chunks, cost::Choice::default())?;
-        if kernel.scratch + numbers.transient <= numbers.shared {
-            return Ok(true);
-        }
-        *kernel = before;
-    }
-    let choice = cost::choose(kernel);
-    let resized = choice.resized;
-    in_runs(kernel, arch, in_chunks, choice)?;
-    Ok(resized)
-}
-
-/// Schedules a kernel whose tile sizes are final.
-fn in_runs(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool, choice: cost::Choice) -> Result<(), String> {
-    make_windows(kernel);
-    group_and_place(kernel, choice.grouping)?;
-    let warps = choice.warps.and_then(|n| u32::try_from(n).ok());
-    // A block with such a matmul has the maximum, unless chosen otherwise.
-    let most = warps.unwrap_or(u32::try_from(cost::MOST_WARPS).unwrap_or(1));
-    choose_modes(&mut kernel.body, |body, dot| {
-        if in_chunks && DotMode::Split.check_for_gpu(body, dot, most).is_ok() {
-            return DotMode::Split;
-        }
-        let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
-        if is_float { DotMode::Fma } else { DotMode::Chain }
-    });
-    kernel.state = State::Gpu { arch, warps: warps.unwrap_or_else(|| cost::warps(&kernel.body)) };
-    kernel.compute = None;
-    Ok(())
-}
-
-/// Turns loads that only matmuls use into windows, if the buffer is read-only.
-fn make_windows(kernel: &mut Kernel) {
-    let body = &kernel.body;
-    let mut loads: BTreeMap<Value, Inst> = BTreeMap::new();
-    let mut refused: BTreeSet<Value> = BTreeSet::new();
-    // Quantised panels are always read in place.
-    let mut panels = Vec::new();
-    for block in &body.layout {
-        let data = body.block(*block);
-        refused.extend(data.terminator.values());
-        for i in &data.insts {
-            let inst = body.inst(*i);
-            let reads = |b: &Value| kernel.params.iter().any(|p| p.value == *b && p.mode == ParamMode::In);
-            if let (Op::LoadScaled { .. }, Some(v)) = (&inst.op, inst.result) {
-                panels.push(v);
-            }
-            if let (Op::Load { .. }, Some(v), true) = (&inst.op, inst.result, inst.operands.first().is_some_and(reads))
-            {
-                loads.insert(v, *i);
-            }
-            for (n, v) in inst.operands.iter().enumerate() {
-                if !matches!(inst.op, Op::Dot { .. }) || n > 1 {
-                    refused.insert(*v);
-                }
-            }
-        }
-    }
-    let used: BTreeSet<Value> = body.insts().flat_map(|(_, _, d)| d.operands.clone()).collect();
-    for (v, i) in loads.into_iter().filter(|(v, _)| used.contains(v) && !refused.contains(v)) {
-        let data = kernel.body.inst_mut(i);
-        if let Op::Load { rows, cols } = data.op {
-            data.op = Op::Window { rows, cols };
-        }
-        panels.push(v);
-    }
-    for v in panels {
-        if let Type::Tile(t) = kernel.body.ty(v).clone() {
-            kernel.body.set_ty(v, Type::Tile(TileType { space: Space::Window, ..t }));
-        }
-    }
 }

@@ -59,16 +59,17 @@ use std::fmt;
 
 use cranelift_entity::SecondaryMap;
 
+use super::super::pipeline::{Changed, Log};
 use super::cost;
 use crate::cfg::Loop;
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::Dim;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, begins_at_multiple};
-use crate::tile::verify::VerifiedModule;
+use crate::tile::verify::recheck;
 use crate::tile::{
-    Block, BlockCall, Body, GpuArch, GpuOp, GridAxis, Inst, InstData, Kernel, Module, Op, Param, ParamMode, Plan,
-    PlanOp, PlanVariant, State, Terminator, Type, Value, View,
+    Block, BlockCall, Body, GpuArch, GpuOp, GridAxis, Inst, InstData, Kernel, Machine, Module, Op, Param, ParamMode,
+    Plan, PlanOp, PlanVariant, State, Terminator, Type, Value, View,
 };
 
 /// Limit on launches in a loop: the kernel contains the code of each.
@@ -76,28 +77,28 @@ const MOST_LAUNCHES: usize = 32;
 /// Limit on buffers, indices and dimensions passed to a kernel; the runtime supports 256 words.
 const MOST_WORDS: usize = 200;
 
-/// Turns all suitable loops of all plans into kernels, outermost first.
-pub(super) fn put_loops(mut module: VerifiedModule, arch: GpuArch) -> VerifiedModule {
+/// Turns all suitable loops into kernels, outermost first, if these are proved to be in bounds.
+pub(in super::super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+    let (mut changed, Some(gpu)) = (Changed::new(), machine.gpu()) else { return Ok(Changed::new()) };
     for n in 0..module.plans.len() {
-        // Headers of loops that were tried without success.
         let mut refused: BTreeSet<Block> = BTreeSet::new();
-        while let Some((header, made)) = next(&module, n, arch, &refused) {
-            let tried = module.clone().changed(|module| Ok(made.put(module, n)));
-            match tried {
-                Ok(changed) => module = changed,
-                // Unproved: keep the loop.
-                Err(_) => drop(refused.insert(header)),
+        while let Some((header, made)) = next(module, n, gpu.arch, &refused) {
+            let mut tried = module.clone();
+            let names = made.put(&mut tried, n);
+            match recheck(&tried, &names) {
+                Err(_) => _ = refused.insert(header),
+                Ok(()) => (*module, changed) = (tried, &changed | &names),
             }
         }
     }
-    module
+    Ok(changed)
 }
 
 /// The outermost suitable loop of a plan that was not refused.
 fn next(module: &Module, n: usize, arch: GpuArch, refused: &BTreeSet<Block>) -> Option<(Block, Outlined)> {
     let plan = module.plans.get(n)?;
-    let loops = candidates(plan).into_iter().filter(|l| !refused.contains(&l.header));
-    loops.into_iter().find_map(|l| Some((l.header, Maker::new(module, plan, &l, arch).make().ok()?)))
+    let mut loops = candidates(plan).into_iter().filter(|l| !refused.contains(&l.header));
+    loops.find_map(|l| Some((l.header, Maker::new(module, plan, &l, arch).make().ok()?)))
 }
 
 /// The loops of a plan with launches, outer ones first.
@@ -106,8 +107,7 @@ fn candidates(plan: &Plan) -> Vec<Loop<Block>> {
         return Vec::new();
     }
     let launches = |b: &Block| plan.body.block(*b).insts.iter().any(|i| is_launch(&plan.body, *i));
-    let loops = plan.body.cfg().loops().into_iter().rev();
-    loops.filter(|l| l.blocks.iter().any(launches)).collect()
+    plan.body.cfg().loops().into_iter().rev().filter(|l| l.blocks.iter().any(launches)).collect()
 }
 
 /// Is it a constant or a dimension, which can be recomputed anywhere?
@@ -179,8 +179,7 @@ pub fn gpu_loops(module: &Module, arch: GpuArch) -> Vec<GpuLoop> {
 
 /// Source location of a loop: of the comparison in its header.
 fn place(body: &Body, l: &Loop<Block>) -> Loc {
-    let last = body.block(l.header).insts.last();
-    last.map(|i| body.inst(*i).loc).unwrap_or_default()
+    body.block(l.header).insts.last().map(|i| body.inst(*i).loc).unwrap_or_default()
 }
 
 /// A loop outlined to a kernel.
@@ -636,6 +635,7 @@ impl<'a> Maker<'a> {
             scratch,
             state: State::Gpu { arch: self.arch, warps },
             compute: None,
+            tiled: None,
             body: self.body,
         };
         kernel.find_symbols();

@@ -8,11 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::pipeline::{Changed, Log};
 use super::in_steps::{bytes, free_name, have_slots};
 use crate::shape::{Dim, Elem};
 use crate::tile::schedule::plans::{At, in_entry, new_slot};
 use crate::tile::sort::{self, Order};
-use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanOp, Value, View, row_major};
+use crate::tile::{BufferType, InstData, Kernel, Machine, Module, Op, Plan, PlanOp, Value, View, row_major};
 
 /// The kernels that replace one.
 struct Pair {
@@ -25,7 +26,7 @@ struct Pair {
 }
 
 /// Applies the rewrite to sorting kernels; returns the names of kernels that are new or changed.
-pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
+pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
     let mut changed = BTreeSet::new();
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
     let mut taken: BTreeSet<String> = module.kernels.iter().map(|k| k.name.clone()).collect();
@@ -51,7 +52,7 @@ pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
     if !pairs.is_empty() {
         module.plans.iter_mut().for_each(|plan| launch_pairs(plan, &pairs));
     }
-    changed
+    Ok(changed)
 }
 
 /// Can a kernel be replaced, with memory for the ranks?

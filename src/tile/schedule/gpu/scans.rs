@@ -6,11 +6,10 @@
 //! may overwrite the operand, the kernel is unchanged: a block of the last kernel reads elements
 //! that other threads write.
 
-use std::collections::BTreeSet;
-
+use super::super::pipeline::{Changed, Log};
 use super::in_steps::{self, Operand, Steps, When, have_slots, writes_elsewhere};
 use crate::tile::scan::{self, CHUNK, RunningSums};
-use crate::tile::{Kernel, Module};
+use crate::tile::{Kernel, Machine, Module};
 
 /// With at least this many rows, each is summed by one thread. Serially, an element takes half a
 /// microsecond, for any number of rows up to there; three launches do 128 times the additions, of
@@ -21,7 +20,7 @@ const ROWS: i64 = 40_000;
 ///
 /// # Errors
 /// As [`in_steps::replace`].
-pub(super) fn expand(module: &mut Module) -> Result<BTreeSet<String>, String> {
+pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
     in_steps::replace(module, |module, kernel| {
         let found = RunningSums::of_kernel(kernel).filter(pays)?;
         writes_elsewhere(module, kernel).then(|| steps(&found))?

@@ -2,7 +2,7 @@
 //! on a GPU, tiles are transposed in shared memory.
 //!
 //! In: an unscheduled kernel. Out: the same with square tiles, and the accesses that get runs of
-//! their own ([`Grouping::apart`](super::super::sources::Grouping)). It must not know how threads
+//! their own (`Tiled::apart`). It must not know how threads
 //! are mapped to elements, nor which sizes are good ([`cost::turned_tile`] decides).
 //!
 //! ```text
@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use super::cost;
 use super::tiles::{Along, Axes};
 use crate::shape::Elem;
-use crate::tile::schedule::is_elementwise;
+use crate::tile::schedule::place::is_elementwise;
 use crate::tile::{Body, Inst, InstData, Kernel, Op, Pitch, Space, State, TileType};
 
 /// Accesses to tiles with several rows and columns, by the axis along which they are contiguous in

@@ -24,14 +24,13 @@
 
 use super::super::attention::{Divided, Hiding, PartialResults, Whole, shared_axis};
 use super::build::{self, SharedTile};
-use super::machine::Machine;
 use super::scores::{self, Masks, Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Described, KEYS, QUERIES, ScoreOp, VALUES};
 use crate::tile::epilogue::ResultTile;
 use crate::tile::{
-    AxisRole, BufferType, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Param, ParamMode, Position, Value,
+    AxisRole, BufferType, Extent, Fragment, Gpu, GpuArch, Kernel, KernelBuilder, Param, ParamMode, Position, Value,
 };
 
 /// Maximum width of heads and values.
@@ -60,25 +59,21 @@ pub(super) struct AttentionTiles<'a> {
 }
 
 /// The tensor core kernel of an attention.
-pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
-    AttentionTiles::find(kernel, aligned)?.of_many(machine)
+pub(super) fn kernel(kernel: &Kernel, gpu: &Gpu, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
+    AttentionTiles::find(kernel, aligned)?.of_many(gpu)
 }
 
 /// The same with kernels for calls with few queries, whose keys are split; `None` if they are not
 /// split.
-pub(super) fn divided(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Divided> {
+pub(super) fn divided(kernel: &Kernel, gpu: &Gpu, aligned: &dyn Fn(&Param) -> bool) -> Option<Divided> {
     let parts = AttentionTiles::find(kernel, aligned)?;
-    parts.divided(machine, &parts.of_many(machine)?)
+    parts.divided(gpu, &parts.of_many(gpu)?)
 }
 
 /// The number of parts into which calls with few queries split their keys, or why they do not;
 /// `None` if there is no such variant.
-pub(super) fn parts(
-    kernel: &Kernel,
-    machine: &Machine,
-    aligned: &dyn Fn(&Param) -> bool,
-) -> Option<Result<i64, Whole>> {
-    Some(AttentionTiles::find(kernel, aligned)?.parts_of_few(machine))
+pub(super) fn parts(kernel: &Kernel, gpu: &Gpu, aligned: &dyn Fn(&Param) -> bool) -> Option<Result<i64, Whole>> {
+    Some(AttentionTiles::find(kernel, aligned)?.parts_of_few(gpu))
 }
 
 impl<'a> AttentionTiles<'a> {
@@ -106,16 +101,16 @@ impl<'a> AttentionTiles<'a> {
     }
 
     /// The kernel for any number of queries.
-    fn of_many(&self, machine: &Machine) -> Option<Kernel> {
-        match machine.arch {
-            GpuArch::Sm80 => self.copies(machine, None, None),
-            GpuArch::Sm90a => self.with_rings(machine),
+    fn of_many(&self, gpu: &Gpu) -> Option<Kernel> {
+        match gpu.arch {
+            GpuArch::Sm80 => self.copies(gpu, None, None),
+            GpuArch::Sm90a => self.with_rings(gpu),
         }
     }
 
     /// Keys per tile of [`AttentionTiles::copies`].
-    pub(super) fn keys_of_copies(&self, machine: &Machine) -> i64 {
-        Machine { arch: GpuArch::Sm80, ..*machine }.keys(self.width.max(self.values))
+    pub(super) fn keys_of_copies(&self, gpu: &Gpu) -> i64 {
+        Gpu { arch: GpuArch::Sm80, ..*gpu }.keys(self.width.max(self.values))
     }
 
     /// A kernel with the same parameters and `more`, and a grid with `queries` queries per point;
@@ -217,16 +212,11 @@ impl<'a> AttentionTiles<'a> {
     /// The kernel for `mma.sync`; for a part of the keys, if they are split, with parameters for
     /// partial results; `group`: an axis of heads that share keys and values, which become the rows
     /// of a tile with the same query.
-    pub(super) fn copies(
-        &self,
-        machine: &Machine,
-        divided: Option<&PartialResults>,
-        group: Option<usize>,
-    ) -> Option<Kernel> {
+    pub(super) fn copies(&self, gpu: &Gpu, divided: Option<&PartialResults>, group: Option<usize>) -> Option<Kernel> {
         let more: Vec<_> = divided.iter().flat_map(|results| results.types()).map(|ty| (ty, ParamMode::Out)).collect();
         let more = more.as_slice();
         let rows = ROWS * WARPS;
-        let keys = self.keys_of_copies(machine);
+        let keys = self.keys_of_copies(gpu);
         let (mut kb, points, row) = match group {
             Some(axis) => self.begin_of_heads(rows, (axis, self.queries_of_groups(axis)), more)?,
             None => self.begin(rows, more)?,
@@ -305,7 +295,7 @@ impl<'a> AttentionTiles<'a> {
             Some(part) => self.store_part(&mut kb, &scores, part, softmax, result),
             None => self.finish(&mut kb, &scores, softmax.sum, result)?,
         }
-        build::spread(kb.finish(), machine.arch, u32::try_from(WARPS).ok()?, scratch)
+        build::spread(kb.finish(), gpu.arch, u32::try_from(WARPS).ok()?, scratch)
     }
 }
 

@@ -37,53 +37,61 @@
 mod attention;
 mod build;
 mod careful;
-mod machine;
 mod products;
 mod roles;
 mod scores;
+mod sizes;
 mod split;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::attention::{Divided, Whole, may_be_replaced};
+use super::pipeline::{Changed, Log};
 use crate::shape::Elem;
 use crate::tile::alignment::{CHUNK, launches_give, needed};
-use crate::tile::{BufferType, GpuArch, InstData, Kernel, Module, Op, Param, State};
-use machine::Machine;
-pub(super) use products::{FEW_COLS, FEW_ROWS, Integers, PANEL, by_integers, unpacked_rows};
+use crate::tile::{BufferType, Gpu, GpuArch, InstData, Kernel, Machine, Module, Op, Param, State};
+pub(super) use products::{FEW_COLS, FEW_ROWS, Integers, by_integers, unpacked_rows};
 
-/// Gives suitable kernels of a module their tensor core variants; returns their names, and the
-/// replacements of attentions with separate kernels for calls with few queries: the attention
-/// rewrite inserts these into plans. `tf32`: `f32` matmuls may be rounded to that.
-pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> (BTreeSet<String>, BTreeMap<String, Divided>) {
-    let machine = Machine { tf32, ..Machine::of(arch) };
-    let mut changed = BTreeSet::new();
+/// Gives suitable kernels of a module their tensor core variants, except for attentions with
+/// separate kernels for calls with few queries ([`divided`]).
+pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
+    let Some(gpu) = machine.gpu() else { return Ok(Changed::new()) };
+    let divided = divided(module, &gpu);
     let mut made = Vec::new();
-    let mut divided = BTreeMap::new();
-    for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
-        let gives = |param: &Param, bytes: u64| gives(module, k, param, bytes);
-        let aligned = |param: &Param| gives(param, CHUNK);
-        let new = attention::kernel(k, &machine, &aligned).or_else(|| products::kernel(k, &machine, &aligned));
+    for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled && !divided.contains_key(&k.name)) {
+        let aligned = |param: &Param| gives(module, k, param, CHUNK);
+        let new = attention::kernel(k, &gpu, &aligned);
+        let new = new.or_else(|| products::kernel(k, &gpu, log.options.tf32, &aligned));
         let is_aligned = |n: usize| k.params.get(n).is_some_and(&aligned);
-        let new = new.map(|new| reads_in_pairs(new, &is_aligned));
-        // Pairwise stores need an alignment of a pair.
-        let fits = |new: &Kernel| k.params.iter().zip(&new.params).all(|(old, p)| gives(old, needed(new, p.value)));
-        let of_few = attention::divided(k, &machine, &aligned);
-        let of_few = of_few.map(|d| Divided { whole: reads_in_pairs(d.whole, &is_aligned), ..d });
-        let of_few = of_few.filter(|d| fits(&d.whole));
-        if let Some(of_few) = of_few.filter(|_| may_be_replaced(module, k)) {
-            divided.insert(k.name.clone(), of_few);
-        } else if let Some(new) = new.filter(fits) {
-            changed.insert(k.name.clone());
-            made.push(new);
-        }
+        made.extend(new.map(|new| reads_in_pairs(new, &is_aligned)).filter(|new| fits(module, k, new)));
     }
+    let changed = made.iter().map(|k| k.name.clone()).collect();
     for new in made {
         if let Some(k) = module.kernels.iter_mut().find(|k| k.name == new.name) {
             *k = new;
         }
     }
-    (changed, divided)
+    Ok(changed)
+}
+
+/// The replacements of attentions with separate kernels for calls with few queries, by the names of
+/// their kernels: `expand-attention` inserts these into plans.
+pub(super) fn divided(module: &Module, gpu: &Gpu) -> BTreeMap<String, Divided> {
+    let of = |k: &Kernel| {
+        let aligned = |param: &Param| gives(module, k, param, CHUNK);
+        let is_aligned = |n: usize| k.params.get(n).is_some_and(&aligned);
+        let made = attention::divided(k, gpu, &aligned)?;
+        let made = Divided { whole: reads_in_pairs(made.whole, &is_aligned), ..made };
+        (fits(module, k, &made.whole) && may_be_replaced(module, k)).then_some(made)
+    };
+    let open = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
+    open.filter_map(|k| Some((k.name.clone(), of(k)?))).collect()
+}
+
+/// Do all launches of a kernel pass what its variant demands? Pairwise stores need an alignment of
+/// a pair.
+fn fits(module: &Module, kernel: &Kernel, new: &Kernel) -> bool {
+    kernel.params.iter().zip(&new.params).all(|(old, p)| gives(module, kernel, old, needed(new, p.value)))
 }
 
 /// Marks tensors read by elementwise work as aligned to 16 bytes, if the parameters of these
@@ -118,7 +126,7 @@ fn gives(module: &Module, kernel: &Kernel, param: &Param, bytes: u64) -> bool {
 /// queries, or why it does not; `None` if it does not use tensor cores.
 pub(super) fn parts_of_keys(module: &Module, kernel: &Kernel, arch: GpuArch) -> Option<Result<i64, Whole>> {
     let aligned = |param: &Param| gives(module, kernel, param, CHUNK);
-    attention::parts(kernel, &Machine::of(arch), &aligned)
+    attention::parts(kernel, &Gpu::of(arch), &aligned)
 }
 
 /// Can tiles of a left operand be copied to shared memory?
@@ -129,7 +137,7 @@ pub(super) fn is_left_operand(b: &BufferType) -> bool {
 /// The tensor core variant of a kernel on its own, assuming that its parameters are aligned to 16
 /// bytes; `None` if it has none.
 pub fn tensor_core_kernel(kernel: &Kernel, arch: GpuArch) -> Option<Kernel> {
-    let machine = Machine::of(arch);
+    let gpu = Gpu::of(arch);
     let aligned = |_: &Param| true;
-    attention::kernel(kernel, &machine, &aligned).or_else(|| products::kernel(kernel, &machine, &aligned))
+    attention::kernel(kernel, &gpu, &aligned).or_else(|| products::kernel(kernel, &gpu, false, &aligned))
 }

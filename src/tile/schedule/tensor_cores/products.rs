@@ -20,13 +20,14 @@
 
 use super::super::products::Product;
 use super::build::{self, Along, KAxis, SharedTile};
-use super::machine::{Machine, ProductTile};
+use super::sizes::ProductTile;
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::epilogue::ResultTile;
+use crate::tile::machine::INTEGER_PANEL;
 use crate::tile::matmul::{self, LEFT, RIGHT};
 use crate::tile::{
-    AxisRole, BufferType, Extent, Fragment, GROUP, GpuArch, Kernel, KernelBuilder, Op, Param, Position, Value,
+    AxisRole, BufferType, Extent, Fragment, GROUP, Gpu, GpuArch, Kernel, KernelBuilder, Op, Param, Position, Value,
 };
 
 /// Minimum numbers of rows and columns.
@@ -37,9 +38,6 @@ pub(in super::super) const FEW_COLS: i64 = 8;
 const ROWS_OF_TILES: i64 = 2;
 /// Rows of the smallest tile.
 const MEDIUM_ROWS: i64 = 64;
-/// Columns of a quantised panel, and of the tile of a matmul with few rows by them: few, so that
-/// there are many blocks.
-pub(in super::super) const PANEL: i64 = 32;
 /// Alignment for the longest rows of shared memory.
 const SHARED_ALIGN: u32 = 1024;
 
@@ -95,14 +93,14 @@ pub(super) struct TilePosition {
     pub(super) right: Value,
 }
 
-/// The tensor core variant of a matmul.
-pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
-    let parts = MatmulTiles::find(kernel, machine, aligned)?;
-    match machine.arch {
+/// The tensor core variant of a matmul. `tf32`: `f32` operands may be rounded to that.
+pub(super) fn kernel(kernel: &Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
+    let parts = MatmulTiles::find(kernel, gpu, tf32, aligned)?;
+    match gpu.arch {
         // `wgmma` would truncate `f32`, and does not support a right operand whose k axis is along
         // its rows.
-        GpuArch::Sm90a if parts.left.elem != Elem::F32 => parts.with_rings(machine),
-        GpuArch::Sm80 | GpuArch::Sm90a => parts.with_copies(machine),
+        GpuArch::Sm90a if parts.left.elem != Elem::F32 => parts.with_rings(gpu),
+        GpuArch::Sm80 | GpuArch::Sm90a => parts.with_copies(gpu),
     }
 }
 
@@ -114,9 +112,9 @@ pub(in super::super) fn by_integers(
     rows: &Dim,
     integers: impl Fn() -> Integers,
 ) -> Vec<(i64, Kernel)> {
-    let machine = Machine::of(arch);
-    let sizes = Machine::of(GpuArch::Sm80);
-    let of = |rows: &Dim| MatmulTiles::of_integers(kernel, integers(), &sizes, rows)?.with_copies(&machine);
+    let gpu = Gpu::of(arch);
+    let sizes = Gpu::of(GpuArch::Sm80);
+    let of = |rows: &Dim| MatmulTiles::of_integers(kernel, integers(), &sizes, rows)?.with_copies(&gpu);
     let choices = match rows.as_const() {
         Some(_) => vec![(FEW_ROWS, rows.clone())],
         None => vec![(ROWS_OF_TILES, Dim::from(MEDIUM_ROWS)), (MEDIUM_ROWS + 1, rows.clone())],
@@ -127,15 +125,15 @@ pub(in super::super) fn by_integers(
 /// Minimum number of rows for which a matmul with quantised weights first converts them to a
 /// matrix.
 pub(in super::super) fn unpacked_rows(arch: GpuArch) -> Option<i64> {
-    Machine::of(arch).unpacked_rows()
+    Gpu::of(arch).unpacked_rows()
 }
 
 impl<'a> MatmulTiles<'a> {
-    fn find(kernel: &'a Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<MatmulTiles<'a>> {
+    fn find(kernel: &'a Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(&Param) -> bool) -> Option<MatmulTiles<'a>> {
         let product = Product::of(kernel)?;
         let [a, b] = product.operands(kernel)?;
         let is_half = matches!(a.elem, Elem::BF16 | Elem::F16);
-        let fits = a.elem == b.elem && (is_half || machine.tf32 && a.elem == Elem::F32);
+        let fits = a.elem == b.elem && (is_half || tf32 && a.elem == Elem::F32);
         let rank = kernel.grid.len();
         let steps = matmul::whole_steps(a.shape.last()?)?;
         if !fits {
@@ -159,7 +157,7 @@ impl<'a> MatmulTiles<'a> {
         }
         let loads = loads(kernel);
         let bytes = i64::try_from(a.elem.size()).ok()?;
-        let sizes = if is_half { *machine } else { Machine::of(GpuArch::Sm80) };
+        let sizes = if is_half { *gpu } else { Gpu::of(GpuArch::Sm80) };
         let tile = sizes.product(points, [rows, cols], bytes, loads > 2);
         let left = SharedTile { elem: a.elem, rows: tile.rows, cols: tile.steps };
         let right = match right_k {
@@ -170,17 +168,17 @@ impl<'a> MatmulTiles<'a> {
     }
 
     /// The same for a matmul with quantised weights and this number of rows.
-    fn of_integers(kernel: &'a Kernel, of: Integers, machine: &Machine, rows: &Dim) -> Option<MatmulTiles<'a>> {
+    fn of_integers(kernel: &'a Kernel, of: Integers, gpu: &Gpu, rows: &Dim) -> Option<MatmulTiles<'a>> {
         let product = Product::of(kernel)?;
         let [a, _] = product.operands(kernel)?;
         let steps = matmul::whole_steps(a.shape.last()?)?;
         let (points, [_, cols]) = kernel.grid.split_last_chunk::<2>()?;
         let points: Vec<Dim> = points.iter().map(|g| g.extent.clone()).collect();
         let panel = of.numbers.shape.last()?.as_const()?;
-        if !matches!(a.elem, Elem::BF16 | Elem::F16) || !super::is_left_operand(a) || panel != PANEL {
+        if !matches!(a.elem, Elem::BF16 | Elem::F16) || !super::is_left_operand(a) || panel != INTEGER_PANEL {
             return None;
         }
-        let tile = machine.product_by_integers(&points, [rows, &cols.extent], of.bits, loads(kernel) > 2);
+        let tile = gpu.product_by_integers(&points, [rows, &cols.extent], of.bits, loads(kernel) > 2);
         let left = SharedTile { elem: a.elem, rows: tile.rows, cols: tile.steps };
         let right = SharedTile { elem: Elem::I8, rows: tile.steps * i64::from(of.bits) / 8, cols: tile.cols };
         let scales = SharedTile { elem: Elem::F32, rows: tile.steps / i64::from(GROUP), cols: tile.cols };
@@ -288,7 +286,7 @@ impl<'a> MatmulTiles<'a> {
             let by = kb.index(by);
             kb.index_binary(BinaryOp::Div, x, by)
         };
-        let panel = divided(PANEL, place.col);
+        let panel = divided(INTEGER_PANEL, place.col);
         let (row, group) = (divided(i64::from(8 / of.bits), step), divided(i64::from(GROUP), step));
         let at = |row: Value| [points.as_slice(), &[panel, row, zero]].concat();
         let scales = self.param(kb, RIGHT).and(kb.param(RIGHT + 1))?;
@@ -300,7 +298,7 @@ impl<'a> MatmulTiles<'a> {
     }
 
     /// The kernel for `mma.sync`.
-    fn with_copies(&self, machine: &Machine) -> Option<Kernel> {
+    fn with_copies(&self, gpu: &Gpu) -> Option<Kernel> {
         let (mut kb, place) = self.begin(1)?;
         let loc = self.dot_loc();
         kb.at(loc);
@@ -380,7 +378,7 @@ impl<'a> MatmulTiles<'a> {
         let sums = if self.integers.is_some() { build::convert_layout(&mut kb, sums)? } else { sums };
         self.epilogue(&mut kb, &place, sums, [tile.rows, tile.cols])?;
         let warps = u32::try_from(tile.warps).ok()?;
-        build::spread(kb.finish(), machine.arch, warps, stages * stage)
+        build::spread(kb.finish(), gpu.arch, warps, stages * stage)
     }
 
     pub(super) fn dot_loc(&self) -> crate::source::Loc {

@@ -41,12 +41,11 @@
 use super::super::attention::Hiding;
 use super::attention::AttentionTiles;
 use super::build::{self, KAxis, RingAt, SharedTile};
-use super::machine::Machine;
 use super::products::{MatmulTiles, TilePosition};
 use super::scores::{Masks, Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::tile::attention::{KEYS, QUERIES, VALUES};
-use crate::tile::{Block, BlockCall, GpuOp, Kernel, KernelBuilder, Op, Role, Type, Value};
+use crate::tile::{Block, BlockCall, Gpu, GpuOp, Kernel, KernelBuilder, Op, Role, Type, Value};
 
 /// Rows per consumer.
 const ROWS: i64 = 64;
@@ -134,23 +133,23 @@ impl MatmulTiles<'_> {
     /// concurrently, and each computes tile after tile: while the consumers store a result, the
     /// producer already fills the rings for the next tile, and there is no new setup. The stages of
     /// a ring continue from tile to tile, each of which has the same number of iterations.
-    pub(super) fn with_rings(&self, machine: &Machine) -> Option<Kernel> {
+    pub(super) fn with_rings(&self, gpu: &Gpu) -> Option<Kernel> {
         let [points @ .., rows, cols] = self.kernel.grid.as_slice() else { return None };
         let extents = [&rows.extent, &cols.extent];
-        let group = machine.group(&self.tile, extents);
-        let (mut kb, tiles) =
-            match self.all_tiles().filter(|_| points.is_empty() && machine.has_waves(&self.tile, extents)) {
-                Some(all) => {
-                    let mut kb = self.with_buffers()?;
-                    let first = kb.grid_axis(&all, 1);
-                    let (apart, all) = (kb.value(Op::Gpu(GpuOp::Blocks), Vec::new(), Type::Index), kb.dim(&all));
-                    (kb, Tiles::Several { first, apart, all, group })
-                }
-                None => {
-                    let (kb, place) = self.begin(group)?;
-                    (kb, Tiles::One(place))
-                }
-            };
+        let group = gpu.group(&self.tile, extents);
+        let (mut kb, tiles) = match self.all_tiles().filter(|_| points.is_empty() && gpu.has_waves(&self.tile, extents))
+        {
+            Some(all) => {
+                let mut kb = self.with_buffers()?;
+                let first = kb.grid_axis(&all, 1);
+                let (apart, all) = (kb.value(Op::Gpu(GpuOp::Blocks), Vec::new(), Type::Index), kb.dim(&all));
+                (kb, Tiles::Several { first, apart, all, group })
+            }
+            None => {
+                let (kb, place) = self.begin(group)?;
+                (kb, Tiles::One(place))
+            }
+        };
         kb.at(self.dot_loc());
         let stages = self.tile.stages;
         // Each consumer has a tile of A of its own.
@@ -215,7 +214,7 @@ impl MatmulTiles<'_> {
             })?;
             self.epilogue(kb, &TilePosition { row, ..place.clone() }, *sums.first()?, [ROWS, self.tile.cols])
         })?;
-        build::spread(kb.finish(), machine.arch, warps()?, shared.next)
+        build::spread(kb.finish(), gpu.arch, warps()?, shared.next)
     }
 
     /// Emits the loop of a role over the tiles of its block; the body receives the tile's position
@@ -259,9 +258,9 @@ impl Before {
 
 impl AttentionTiles<'_> {
     /// The kernel of an attention with rings.
-    pub(super) fn with_rings(&self, machine: &Machine) -> Option<Kernel> {
+    pub(super) fn with_rings(&self, gpu: &Gpu) -> Option<Kernel> {
         let all_rows = ROWS * CONSUMERS;
-        let keys = machine.keys(self.width.max(self.values));
+        let keys = gpu.keys(self.width.max(self.values));
         let (mut kb, points, row) = self.begin(all_rows, &[])?;
         let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
         let tiles = [self.tile(ROWS, self.width), self.tile(keys, self.width), self.tile(keys, self.values)];
@@ -366,7 +365,7 @@ impl AttentionTiles<'_> {
         let now = (Softmax { highest, sum }, result);
         let (softmax, result) = self.again_if_special(&mut kb, &scores, (start, visited.end), before, now)?;
         self.finish(&mut kb, &scores, softmax.sum, result)?;
-        build::spread(kb.finish(), machine.arch, warps()?, shared.next)
+        build::spread(kb.finish(), gpu.arch, warps()?, shared.next)
     }
 }
 

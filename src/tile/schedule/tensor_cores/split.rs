@@ -22,11 +22,10 @@ use super::super::attention::{
 };
 use super::attention::AttentionTiles;
 use super::build::{self, ONE};
-use super::machine::Machine;
 use super::scores::{self, Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
-use crate::tile::{Extent, Kernel, KernelBuilder, Value};
+use crate::tile::{Extent, Gpu, Kernel, KernelBuilder, Value};
 
 /// Columns of a tile of maxima and sums, of which two are stored: the minimum for an accumulator.
 const STATISTICS: i64 = 8;
@@ -34,9 +33,9 @@ const STATISTICS: i64 = 8;
 impl AttentionTiles<'_> {
     /// The kernels for calls with few queries, in addition to the one for many; `None` if keys are
     /// not split.
-    pub(super) fn divided(&self, machine: &Machine, whole: &Kernel) -> Option<Divided> {
+    pub(super) fn divided(&self, gpu: &Gpu, whole: &Kernel) -> Option<Divided> {
         let group = self.heads_in_a_tile();
-        let parts = match self.parts_of_few(machine) {
+        let parts = match self.parts_of_few(gpu) {
             Ok(parts) => parts,
             Err(Whole::AsManyKeys | Whole::ManyQueries) => return None,
             // Keys are still read only once per group.
@@ -45,16 +44,16 @@ impl AttentionTiles<'_> {
         let results = PartialResults::new(&self.lead, &self.s, parts, &self.e);
         let (few, known) = (group.map_or(FEW_QUERIES, |axis| self.queries_of_groups(axis)), self.s.as_const());
         let of_groups = match group {
-            Some(_) if known.is_none_or(|n| n <= few) => Some((few, self.part(machine, &results, group)?.0)),
+            Some(_) if known.is_none_or(|n| n <= few) => Some((few, self.part(gpu, &results, group)?.0)),
             _ => None,
         };
         if parts < 2 && of_groups.is_none() {
             return None;
         }
-        let (part, params) = self.part(machine, &results, None)?;
+        let (part, params) = self.part(gpu, &results, None)?;
         // More queries than that have no kernel of their own, if the heads alone keep all
         // multiprocessors busy.
-        let is_divided = self.parts(machine, &self.lead).is_ok();
+        let is_divided = self.parts(gpu, &self.lead).is_ok();
         let combine = results.combine(self.kernel, &self.found, scores::exponents(&self.found.attention))?;
         Some(Divided {
             queries: if is_divided { FEW_QUERIES } else { few },
@@ -75,21 +74,21 @@ impl AttentionTiles<'_> {
     }
 
     /// The number of parts of the keys in a call with few queries.
-    pub(super) fn parts_of_few(&self, machine: &Machine) -> Result<i64, Whole> {
+    pub(super) fn parts_of_few(&self, gpu: &Gpu) -> Result<i64, Whole> {
         let group = self.heads_in_a_tile();
         // Heads of a group are one tile.
         let points = self.lead.iter().enumerate().filter(|(n, _)| Some(*n) != group).map(|(_, d)| d.clone());
-        self.parts(machine, &points.collect::<Vec<_>>())
+        self.parts(gpu, &points.collect::<Vec<_>>())
     }
 
     /// The number of parts of the keys, if a block reads the keys of one of these points.
-    fn parts(&self, machine: &Machine, points: &[Dim]) -> Result<i64, Whole> {
+    fn parts(&self, gpu: &Gpu, points: &[Dim]) -> Result<i64, Whole> {
         let width = self.width.saturating_add(self.values);
         let bytes = width.saturating_mul(i64::try_from(self.elem.size()).unwrap_or(2));
-        let block = self.keys_of_copies(machine);
+        let block = self.keys_of_copies(gpu);
         // Copies continue while a block computes.
         let busy = 2;
-        Reads { arch: machine.arch, points, queries: &self.s, keys: &self.t, block, bytes, busy }.parts()
+        Reads { arch: gpu.arch, points, queries: &self.s, keys: &self.t, block, bytes, busy }.parts()
     }
 
     /// The maximum number of queries for which tiles of heads are better: then keys are read once
@@ -100,8 +99,8 @@ impl AttentionTiles<'_> {
     }
 
     /// The kernel of a part, and the attention's parameters that it has.
-    fn part(&self, machine: &Machine, results: &PartialResults, group: Option<usize>) -> Option<(Kernel, Vec<usize>)> {
-        let kernel = self.copies(machine, Some(results), group)?;
+    fn part(&self, gpu: &Gpu, results: &PartialResults, group: Option<usize>) -> Option<(Kernel, Vec<usize>)> {
+        let kernel = self.copies(gpu, Some(results), group)?;
         Some(without_results(kernel, self.kernel))
     }
 

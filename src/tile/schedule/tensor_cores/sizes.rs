@@ -1,7 +1,6 @@
-//! Cost model of tensor core kernels: the parameters of a GPU architecture, and the tile sizes that
-//! follow.
+//! Cost model of tensor core kernels: tile sizes that follow from the numbers of a GPU.
 //!
-//! In: a GPU architecture, extents. Out: tiles, stages, warps. The model, for a matmul of `M x N x
+//! In: a [`Gpu`], extents. Out: tiles, stages, warps. The model, for a matmul of `M x N x
 //! K`:
 //!
 //! * **Shared memory.** A stage has a tile of A and one of B. Two stages hide a copy behind the
@@ -15,7 +14,7 @@
 //!   leave more than half of the multiprocessors without a block. An extent that is not a constant
 //!   is assumed to be large.
 //! * **Order.** Concurrent blocks should read the same rows and columns: on Hopper they go through
-//!   the tiles in groups of rows ([`Machine::group`]), so that their operands fit the L2 cache.
+//!   the tiles in groups of rows ([`Gpu::group`]), so that their operands fit the L2 cache.
 //!   (For `mma.sync` tiles stay in grid order, from which it follows that they are in bounds, and
 //!   copies need no masks.)
 //!
@@ -24,26 +23,12 @@
 //! queries, the keys are split into parts (`schedule::attention`).
 
 use crate::shape::Dim;
-use crate::tile::GpuArch;
+use crate::tile::{Gpu, GpuArch};
 
 /// Maximum number of stages.
 const MOST_STAGES: i64 = 4;
 /// Assumed extent if it is not a constant.
 const UNKNOWN: i64 = 4096;
-
-/// Parameters of a GPU architecture (CUDA C++ Programming Guide, "Technical Specifications per
-/// Compute Capability").
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Machine {
-    pub(super) arch: GpuArch,
-    /// Maximum shared memory per block, in bytes. For code that runs on all GPUs from 8.0 on, the
-    /// least of them.
-    pub(super) shared: i64,
-    /// Number of multiprocessors.
-    pub(super) processors: i64,
-    /// May operands of `f32` matmuls be rounded to `tf32`?
-    pub(super) tf32: bool,
-}
 
 /// The tile of a matmul, and its pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,15 +53,7 @@ fn parts_of(extent: i64, size: i64) -> i64 {
     extent.saturating_add(size - 1) / size
 }
 
-impl Machine {
-    pub(super) fn of(arch: GpuArch) -> Machine {
-        let shared = match arch {
-            GpuArch::Sm80 => 99 << 10,
-            GpuArch::Sm90a => 227 << 10,
-        };
-        Machine { arch, shared, processors: arch.multiprocessors(), tf32: false }
-    }
-
+impl Gpu {
     /// The tile of a matmul with these points, rows and columns, and elements of this size;
     /// `reads`: its epilogue has further tiles in registers.
     pub(super) fn product(&self, points: &[Dim], [rows, cols]: [&Dim; 2], bytes: i64, reads: bool) -> ProductTile {
@@ -183,8 +160,8 @@ mod tests {
 
     #[test]
     fn groups_are_squares_of_bytes() {
-        let machine = Machine::of(GpuArch::Sm90a);
-        let of = |m: &Dim, n: &Dim| machine.group(&machine.product(&[], [m, n], 2, false), [m, n]);
+        let gpu = Gpu::of(GpuArch::Sm90a);
+        let of = |m: &Dim, n: &Dim| gpu.group(&gpu.product(&[], [m, n], 2, false), [m, n]);
         // 132 blocks of 128 x 256: 16 rows of tiles by 8 columns.
         assert_eq!(of(&8192.into(), &8192.into()), 16);
         assert_eq!(of(&Dim::symbol("M"), &4096.into()), 16);
@@ -198,8 +175,8 @@ mod tests {
         // The number of points is 2^64 + ..., or 0 where it wraps.
         let points = [Dim::from(1 << 32), Dim::from(1 << 32)];
         for arch in [GpuArch::Sm80, GpuArch::Sm90a] {
-            let machine = Machine::of(arch);
-            let of = |points: &[Dim], n: i64| machine.product(points, [&n.into(), &n.into()], 2, false);
+            let gpu = Gpu::of(arch);
+            let of = |points: &[Dim], n: i64| gpu.product(points, [&n.into(), &n.into()], 2, false);
             assert_eq!(of(&points, 512), of(&[Dim::from(1 << 20)], 512));
             assert_eq!(of(&points, i64::MAX), of(&[], 1 << 20));
         }
@@ -208,7 +185,7 @@ mod tests {
     #[test]
     fn tiles_follow_from_extents() {
         let of = |arch, m: i64, n: i64| {
-            let t = Machine::of(arch).product(&[], [&m.into(), &n.into()], 2, false);
+            let t = Gpu::of(arch).product(&[], [&m.into(), &n.into()], 2, false);
             (t.rows, t.cols, t.stages)
         };
         // Large matmuls get the largest tiles; small ones enough blocks.
@@ -217,14 +194,14 @@ mod tests {
         assert_eq!(of(GpuArch::Sm80, 1024, 1024), (128, 128, 4));
         assert_eq!(of(GpuArch::Sm90a, 8192, 8192), (128, 256, 4));
         assert_eq!(of(GpuArch::Sm90a, 512, 768), (128, 64, 4));
-        let unknown = Machine::of(GpuArch::Sm90a).product(&[], [&Dim::symbol("M"), &1024.into()], 2, false);
+        let unknown = Gpu::of(GpuArch::Sm90a).product(&[], [&Dim::symbol("M"), &1024.into()], 2, false);
         assert_eq!((unknown.rows, unknown.cols), (128, 256));
         // All stages fit shared memory.
         for arch in GpuArch::ALL {
             for (m, n) in [(4096, 4096), (512, 768), (64, 64), (8192, 64)] {
-                let machine = Machine::of(arch);
-                let t = machine.product(&[], [&m.into(), &n.into()], 2, false);
-                assert!(t.stages * (t.rows + t.cols) * t.steps * 2 <= machine.shared, "{t:?}");
+                let gpu = Gpu::of(arch);
+                let t = gpu.product(&[], [&m.into(), &n.into()], 2, false);
+                assert!(t.stages * (t.rows + t.cols) * t.steps * 2 <= gpu.shared, "{t:?}");
             }
         }
     }

@@ -1,0 +1,162 @@
+//! The steps of the schedule: their tables, and that a dump between two of them reads back and is scheduled on to the same end.
+
+use std::collections::BTreeSet;
+
+use attnc::observe::{Collected, Watch};
+use attnc::passes::{self, Options, PASSES, Select, find_pass};
+use attnc::source::SourceMap;
+use attnc::tile::verify::VerifiedModule;
+use attnc::tile::{
+    self, CPU_STEPS, Cpu, GPU_STEPS, GpuArch, Machine, ScheduleOptions, State, WeightFormat, schedule_for, steps_of,
+    text,
+};
+use attnc::{ir, lowering};
+
+use crate::front;
+
+/// A module scheduled as far as a step.
+pub(crate) fn until(module: &VerifiedModule, machine: &Machine, step: &str) -> VerifiedModule {
+    let watch = Watch { stop_after: Some(step.to_string()), ..Watch::default() };
+    let made = schedule_for(module, machine, &ScheduleOptions::default(), &watch, &mut Collected::default());
+    made.unwrap_or_else(|e| panic!("{step}: {e}"))
+}
+
+/// Verified tile IR from its text.
+fn read(source: &str) -> VerifiedModule {
+    let mut sources = SourceMap::new();
+    let file = sources.add("test.tir", source);
+    let parsed = text::parse(source, file);
+    let parsed = parsed.unwrap_or_else(|d| panic!("{}\n{source}", attnc::diagnostics::render_all(&d, &sources, false)));
+    VerifiedModule::new(parsed.module).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// An example after the passes and lowering.
+fn example(name: &str) -> VerifiedModule {
+    let path = format!("{}/examples/{name}.attn", env!("CARGO_MANIFEST_DIR"));
+    let source = std::fs::read_to_string(path).unwrap();
+    let mut module = front::module(name, &source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"));
+    passes::optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{e}"));
+    lowering::tile::lower(ir::verify(&module).unwrap_or_else(|e| panic!("{e}"))).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Examples with a matmul of one row, attention of few queries, masks, sorting, running sums, and loops.
+const EXAMPLES: [&str; 5] = ["02_self_attention", "06_encoder_layer", "18_windows", "25_mamba", "31_beam"];
+
+fn machines() -> Vec<Machine> {
+    let cpus = [Cpu::PORTABLE, Cpu::AMX].map(Machine::from);
+    cpus.into_iter().chain(GpuArch::ALL.map(Machine::from)).collect()
+}
+
+#[test]
+fn steps_have_names_of_their_own() {
+    for table in [CPU_STEPS, GPU_STEPS] {
+        let names: BTreeSet<&str> = table.iter().map(|step| step.name).collect();
+        assert_eq!(names.len(), table.len());
+        assert!(table.iter().all(|step| find_pass(step.name).is_err() && !step.summary.is_empty()));
+        assert!(table.iter().any(|step| step.required));
+    }
+    for of_cpu in CPU_STEPS {
+        let of_gpu = GPU_STEPS.iter().find(|step| step.name == of_cpu.name);
+        assert!(of_gpu.is_none_or(|step| step.summary == of_cpu.summary), "{}", of_cpu.name);
+        assert!(tile::find_step(of_cpu.name).is_ok());
+    }
+    assert_eq!(tile::find_step("pack-panel").err(), Some(Some("pack-panels")));
+    assert!(!PASSES.is_empty());
+}
+
+/// The text after each step, read back and scheduled, ends as the module itself does.
+#[test]
+fn schedules_go_on_from_the_text_of_any_step() {
+    let formats = [WeightFormat::F32, WeightFormat::Int8];
+    let mut count = 0;
+    for (name, (n, machine)) in
+        EXAMPLES.iter().flat_map(|name| machines().into_iter().enumerate().map(move |m| (*name, m)))
+    {
+        let module = example(name);
+        let options = ScheduleOptions { weights: formats[n % 2].into(), tf32: false };
+        let watch = Watch { print_after: Select::All, dump_files: true, ..Watch::default() };
+        let mut dumps = Collected::default();
+        let whole =
+            schedule_for(&module, &machine, &options, &watch, &mut dumps).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let end = text::print(&whole);
+        assert_eq!(dumps.files.len(), steps_of(&machine).len());
+        let mut before = String::new();
+        for ((_, dump), step) in dumps.files.iter().zip(steps_of(&machine)) {
+            let mark = format!("scheduled \"{}\"\n", step.name);
+            assert!(dump.contains(&mark), "{dump}");
+            // From the same text, the same follows.
+            let kernels = dump.replacen(&mark, "", 1);
+            if kernels == before {
+                continue;
+            }
+            before = kernels;
+            count += 1;
+            let again = read(dump);
+            assert_eq!(text::print(&again), *dump, "{name}, {}: {}", machine.name(), step.name);
+            let made = schedule_for(&again, &machine, &options, &Watch::default(), &mut Collected::default());
+            let made =
+                text::print(&made.unwrap_or_else(|e| panic!("{name}, {}, from {}: {e}", machine.name(), step.name)));
+            if made != end {
+                let lines = similar::TextDiff::from_lines(&end, &made);
+                let diff = lines.unified_diff().context_radius(2).to_string();
+                panic!("{name}, {}, from {}:\n{diff}", machine.name(), step.name);
+            }
+        }
+    }
+    assert!(count >= 80, "{count} texts");
+}
+
+/// Without any step that is not required there is still a schedule, and each limit has one.
+#[test]
+fn any_limit_leaves_a_schedule() {
+    let module = example("06_encoder_layer");
+    for machine in machines() {
+        let count = steps_of(&machine).iter().filter(|step| !step.required).count() as u64;
+        let mut ends = BTreeSet::new();
+        for limit in 0..=count {
+            let watch = Watch { bisect_limit: Some(limit), ..Watch::default() };
+            let mut said = Collected::default();
+            let made = schedule_for(&module, &machine, &ScheduleOptions::default(), &watch, &mut said);
+            let made = made.unwrap_or_else(|e| panic!("{}, {limit}: {e}", machine.name()));
+            assert!(made.kernels.iter().all(|k| k.state != State::Unscheduled));
+            assert_eq!(said.text.matches("bisect: running step").count() as u64, limit, "{}", said.text);
+            assert_eq!(said.counts.runs, count);
+            ends.insert(text::print(&made));
+        }
+        assert!(ends.len() >= 4, "{}: {} schedules", machine.name(), ends.len());
+        let whole = until(&module, &machine, "no such step");
+        assert!(ends.contains(&text::print(&whole)));
+    }
+}
+
+/// The kernels before and after `->` in the head of a step's file.
+fn essay(file: &str) -> [String; 2] {
+    let text: Vec<&str> =
+        file.lines().map_while(|l| l.strip_prefix("//!")).map(|l| l.strip_prefix(' ').unwrap_or(l)).collect();
+    let start = text.iter().position(|l| *l == "```text").expect("an example") + 1;
+    let middle = text.iter().position(|l| *l == "->").expect("an arrow");
+    let end = start + text[start..].iter().position(|l| *l == "```").expect("an end");
+    [&text[start..middle], &text[middle + 1..end]]
+        .map(|lines| format!("module \"test.attn\"\n\n{}\n", lines.join("\n")))
+}
+
+/// What the head of a step's file shows is what the step does, and a second run of it does nothing.
+#[test]
+fn essays_are_true() {
+    for (name, cpu, file) in [
+        ("split-sums", Cpu::AVX512, include_str!("../../src/tile/schedule/steps.rs")),
+        ("read-in-place", Cpu::AVX512, include_str!("../../src/tile/schedule/windows.rs")),
+        ("choose-modes", Cpu::AVX512, include_str!("../../src/tile/schedule/modes.rs")),
+        ("place", Cpu::AVX512, include_str!("../../src/tile/schedule/place.rs")),
+    ] {
+        let [before, after] = essay(file);
+        let step = CPU_STEPS.iter().find(|step| step.name == name).expect("a step");
+        let run = |module: &VerifiedModule| {
+            let made = tile::run_step(step, module, &Machine::from(cpu), &ScheduleOptions::default());
+            made.unwrap_or_else(|e| panic!("{name}: {e}"))
+        };
+        let made = run(&read(&before));
+        assert_eq!(text::print(&made), text::print(&read(&after)), "{name}");
+        assert_eq!(text::print(&run(&made)), text::print(&made), "{name} again");
+    }
+}
