@@ -21,7 +21,7 @@ fn messages(text: &str) -> Diagnostics {
 /// The programs of the snapshots of messages, by name.
 fn programs() -> Vec<(String, String)> {
     let mut programs = Vec::new();
-    for folder in ["types", "syntax", "newcomer"] {
+    for folder in ["types", "syntax"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots").join(folder);
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -85,5 +85,5 @@ fn fixing_never_makes_a_program_worse() {
         assert_eq!(fixed(Path::new("m.attn"), &changed, &options).0, changed, "{name}");
     }
     println!("{better} programs have fewer errors, {whole} have none");
-    assert!(whole > 10, "{whole}");
+    assert!(better > 30 && whole > 5, "{better} {whole}");
 }
