@@ -7,9 +7,9 @@ mod options;
 mod values;
 
 pub use options::{
-    BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FunctionOptions, GenerateOptions,
-    ImportOptions, ListOptions, MessageOptions, OpsOptions, OptOptions, PassOptions, ProgramOptions, RefOptions,
-    RunOptions, StdOptions, TargetOptions,
+    BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FixOptions, FmtOptions,
+    FunctionOptions, GenerateOptions, ImportOptions, ListOptions, MessageOptions, OpsOptions, OptOptions, PassOptions,
+    ProgramOptions, RefOptions, RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
@@ -112,6 +112,8 @@ impl CommandLine {
             Command::Generate(options) => (Some(&options.program), [].as_slice()),
             Command::Opt(_)
             | Command::Explain(_)
+            | Command::Fmt(_)
+            | Command::Fix(_)
             | Command::Std(_)
             | Command::Function(_)
             | Command::Import(_)
@@ -139,6 +141,10 @@ pub enum Command {
     Compile(CompileOptions),
     /// Report all errors in a program without compiling it
     Check(CheckOptions),
+    /// Format programs: one style, without options
+    Fmt(FmtOptions),
+    /// Apply the fixes that the messages of `check` suggest
+    Fix(FixOptions),
     /// Compile a program in memory and call an entry point
     Run(RunOptions),
     /// Write text with a model, token by token

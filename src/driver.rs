@@ -12,6 +12,7 @@ mod bugs;
 mod call;
 mod calls;
 mod cuda;
+mod edit;
 mod function;
 mod generate;
 mod import;
@@ -34,6 +35,7 @@ mod variants;
 pub use bench::bench;
 pub use call::run;
 pub use calls::count_calls;
+pub use edit::{fix, fixed, fmt};
 pub use function::function;
 pub use generate::generate;
 pub use import::import;
@@ -300,24 +302,48 @@ fn clif_text(
 
 /// `attnc check FILE`: reports all errors and warnings.
 pub fn check(options: &CheckOptions) -> Result<(), CommandError> {
-    let mut session = Session::new(&options.messages);
-    let result = check_in(&mut session, options);
-    session.finish(result)
+    if options.watch && options.file == Path::new("-") {
+        return Err(command_line_error("`--watch` needs a file; stdin is read once"));
+    }
+    loop {
+        let seen = state_of(&options.file);
+        let mut session = Session::new(&options.messages);
+        let result = check_in(&mut session, options);
+        let result = session.finish(result);
+        if !options.watch {
+            return result;
+        }
+        let outcome = if result.is_ok() { "no errors" } else { "errors" };
+        session::tell(&format!("{outcome}; waiting until `{}` changes (Ctrl-C ends)\n", options.file.display()));
+        while state_of(&options.file) == seen {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+}
+
+/// When a file was changed, and its length; `None` if it cannot be read now.
+fn state_of(path: &Path) -> Option<(std::time::SystemTime, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len()))
 }
 
 fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError> {
     let file = s.read(&options.file)?;
-    match Source::detect(&options.file, &s.text(file)) {
+    check_file(s, file, &options.file, &options.program)
+}
+
+fn check_file(s: &mut Session, file: FileId, path: &Path, bindings: &ProgramOptions) -> Result<(), CommandError> {
+    match Source::detect(path, &s.text(file)) {
         Source::Program => {}
         Source::Graph => return stages::graph_text(s, file).map(|_| ()),
         Source::Tile => return stages::tile_text(s, file).map(|_| ()),
         Source::Vector => return stages::vector_text(s, file).map(|_| ()),
         Source::Clif => return stages::clif_text(s, file, Arch::host()).map(|_| ()),
     }
-    let program = front_end(s, file, &options.program);
+    let program = front_end(s, file, bindings);
     s.stop_on_errors()?;
     // Some errors are found only when a model is bound and lowered. A file without models is valid.
-    let mut bindings = options.program.clone();
+    let mut bindings = bindings.clone();
     let models = program.models().filter(|(_, layer)| layer.module.is_none() && layer.kind == LayerKind::Model);
     let names: Vec<String> = models.map(|(_, layer)| layer.name.clone()).collect();
     if bindings.entry.is_some() || names.len() == 1 {

@@ -39,6 +39,8 @@ fn run() -> u8 {
     let result = match line.command {
         Command::Compile(options) => driver::compile(&options),
         Command::Check(options) => driver::check(&options),
+        Command::Fmt(options) => driver::fmt(&options),
+        Command::Fix(options) => driver::fix(&options),
         Command::Run(options) => driver::run(&options),
         Command::Bench(options) => driver::bench(&options),
         Command::Generate(options) => driver::generate(&options),

@@ -73,9 +73,40 @@ pub struct CompileOptions {
 pub struct CheckOptions {
     /// The program; `-` is stdin
     pub file: PathBuf,
+    /// Check again whenever the file changes, until Ctrl-C
+    #[arg(long)]
+    pub watch: bool,
     /// Bound dimensions, entry.
     #[command(flatten)]
     pub program: ProgramOptions,
+    /// Messages.
+    #[command(flatten)]
+    pub messages: MessageOptions,
+}
+
+/// `attnc fmt model.attn`
+#[derive(Args, Debug, Clone)]
+pub struct FmtOptions {
+    /// Programs, or folders of them; `-` formats stdin to stdout
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Write nothing; show what would change, and fail if anything would
+    #[arg(long)]
+    pub check: bool,
+    /// Messages.
+    #[command(flatten)]
+    pub messages: MessageOptions,
+}
+
+/// `attnc fix model.attn`
+#[derive(Args, Debug, Clone)]
+pub struct FixOptions {
+    /// Programs; `-` fixes stdin to stdout
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Write nothing; show what would change, and fail if anything would
+    #[arg(long)]
+    pub check: bool,
     /// Messages.
     #[command(flatten)]
     pub messages: MessageOptions,

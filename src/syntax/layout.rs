@@ -485,7 +485,12 @@ impl<'a> Layout<'_, 'a> {
         let in_members = self.open.last().is_some_and(|open| open.token == Token::LBraceMembers);
         let separates = match lexeme.token {
             Token::Newline | Token::Semi => self.is_list_of_lines(),
-            Token::Comma => in_members && self.level().angles == 0,
+            // Not that of a `where` clause of a function.
+            Token::Comma => {
+                let in_head = self.level().start == Some(Head::BeforeBlock);
+                let ends_body = matches!(self.output.last(), Some(Lexeme { token: Token::RBrace, .. }));
+                in_members && self.level().angles == 0 && (!in_head || ends_body)
+            }
             _ => false,
         };
         if separates {

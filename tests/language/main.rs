@@ -4,9 +4,11 @@ mod broken_programs;
 mod broken_syntax;
 mod explain;
 mod facts;
+mod fixing;
 #[path = "../common/fixtures.rs"]
 mod fixtures;
 mod foreign;
+mod formatting;
 #[path = "../common/front.rs"]
 mod front;
 #[path = "../common/gen_source/mod.rs"]

@@ -199,6 +199,8 @@ fn flags_exist() {
     for command in [
         "compile",
         "check",
+        "fmt",
+        "fix",
         "run",
         "generate",
         "bench",
@@ -227,6 +229,22 @@ fn flags_exist() {
             assert!(known.contains(flag), "{}: {flag} is not an option of attnc", page.path);
         }
     }
+}
+
+#[test]
+fn programs_are_formatted() {
+    let mut count = 0;
+    for page in pages() {
+        for (_, body) in page.blocks().into_iter().filter(|(language, _)| *language == "attn") {
+            // Parts of programs are no files.
+            let mut diagnostics = attnc::diagnostics::Diagnostics::new();
+            if let Some(good) = attnc::format::format(attnc::source::FileId(0), body, &mut diagnostics) {
+                assert_eq!(body, good, "{}: `attnc fmt` changes this", page.path);
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 0, "no program");
 }
 
 /// The part of an address that leads to a heading: `#how-fast-it-is`.
