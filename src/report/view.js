@@ -24,7 +24,11 @@ class Column {
     this.box.addEventListener('scroll', () => { this.draw(); bridgesSoon(); });
     this.box.addEventListener('click', (e) => this.clicked(e));
     this.box.addEventListener('keydown', (e) => this.key(e));
-    this.box.addEventListener('focus', () => { active = this; this.draw(); });
+    this.box.addEventListener('focus', () => {
+      active = this;
+      // Not while a mouse button goes down: the click would lose its row.
+      if (this.box.matches(':focus-visible')) this.draw();
+    });
   }
 
   get rows() {
