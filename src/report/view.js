@@ -23,7 +23,7 @@ class Column {
     this.element.append(this.box);
     this.box.addEventListener('scroll', () => { this.draw(); bridgesSoon(); });
     this.box.addEventListener('click', (e) => this.clicked(e));
-    this.box.addEventListener('keydown', (e) => this.key(e));
+    this.box.addEventListener('keydown', (e) => this.pressed(e));
     this.box.addEventListener('focus', () => {
       active = this;
       // Not while a mouse button goes down: the click would lose its row.
@@ -144,7 +144,7 @@ class Column {
     if (row) select(selectionOf(this, row, name), add);
   }
 
-  key(e) {
+  pressed(e) {
     const page = Math.max(1, Math.floor(this.box.clientHeight / ROW) - 2);
     const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -1e9, End: 1e9 };
     const tokens = names((this.rows[this.cursor] || { text: '' }).text);
@@ -233,7 +233,7 @@ function bridges() {
     for (const i of rows) {
       if (blocks.length && blocks.at(-1)[1] + 1 >= i) blocks.at(-1)[1] = i; else blocks.push([i, i]);
     }
-    return blocks.slice(0, 4).map(([a, b]) => ({ left: box.left, right: box.right, top: box.top + a * ROW - c.box.scrollTop, bottom: box.top + (b + 1) * ROW - c.box.scrollTop }));
+    return blocks.slice(0, 4).map(([a, b]) => ({ left: box.left, right: box.right, top: Math.max(box.top, box.top + a * ROW - c.box.scrollTop), bottom: Math.min(box.bottom, box.top + (b + 1) * ROW - c.box.scrollTop) }));
   };
   for (let k = 0; k + 1 < open.length; k++) for (const s of selections) {
     const a = ends(open[k], s), b = ends(open[k + 1], s);
