@@ -207,9 +207,10 @@ function select(selection, add) {
 function highlight(latest) {
   for (const c of columns.filter((c) => c.open)) {
     c.hits = new Map();
-    for (const s of selections) for (const i of matching(c, c.rows, s)) c.hits.set(i, s);
+    const all = c.rows;
+    for (const s of selections) for (const i of matching(c, all, s)) c.hits.set(i, s);
     if (latest && c.key !== latest.column) {
-      const rows = [...c.hits].filter(([, s]) => s === latest).map(([i]) => i);
+      const rows = matching(c, all, latest);
       const from = c.box.scrollTop / ROW, to = from + c.box.clientHeight / ROW - 1;
       if (rows.length && !rows.some((i) => i >= from && i <= to)) c.reveal(rows[0]);
     }
@@ -228,9 +229,9 @@ function bridges() {
   const open = columns.filter((c) => c.open), paths = [];
   const ends = (c, s) => {
     const box = c.box.getBoundingClientRect();
-    const rows = [...c.hits].filter(([i, own]) => own === s && i * ROW >= c.box.scrollTop - ROW / 2 && (i + .5) * ROW <= c.box.scrollTop + c.box.clientHeight).map(([i]) => i).sort((a, b) => a - b);
-    const blocks = [];
-    for (const i of rows) {
+    const blocks = [], last = (c.box.scrollTop + c.box.clientHeight) / ROW - .5;
+    for (let i = Math.max(0, Math.ceil(c.box.scrollTop / ROW - .5)); i <= last; i++) {
+      if (c.hits.get(i) !== s) continue;
       if (blocks.length && blocks.at(-1)[1] + 1 >= i) blocks.at(-1)[1] = i; else blocks.push([i, i]);
     }
     return blocks.slice(0, 4).map(([a, b]) => ({ left: box.left, right: box.right, top: Math.max(box.top, box.top + a * ROW - c.box.scrollTop), bottom: Math.min(box.bottom, box.top + (b + 1) * ROW - c.box.scrollTop) }));
