@@ -139,12 +139,21 @@ function selectionOf(column, row, name) {
 
 // The rows of a column that belong to a selection, in order.
 function matching(column, rows, s) {
-  const index = indexed(rows), all = (map, keys) => [...keys].flatMap((k) => map.get(k) || []);
+  s.known ||= new Map();
+  if (!s.known.has(rows)) s.known.set(rows, found(column, rows, s));
+  return s.known.get(rows);
+}
+
+function found(column, rows, s) {
+  const index = indexed(rows);
   if (column.key === s.column && s.name) return (index.part.get(s.part) || []).filter((i) => hasName(rows[i], s.name));
   if (s.target && CODE.has(column.key)) return index.of.get(s.target.part + '#' + s.target.of) || [];
   if (s.target && column.key === 'scheduled') {
     return (index.part.get(s.target.part) || []).filter((i) => rows[i].offset === s.target.of);
   }
   if (column.key === s.column && !s.row.line && !s.places.size) return [rows.indexOf(s.row)].filter((i) => i >= 0);
-  return unique(all(index.place, column.key === 'source' ? s.lines : s.places)).sort((a, b) => a - b);
+  const marks = new Uint8Array(rows.length), out = [];
+  for (const key of column.key === 'source' ? s.lines : s.places) for (const i of index.place.get(key) || []) marks[i] = 1;
+  for (let i = 0; i < marks.length; i++) if (marks[i]) out.push(i);
+  return out;
 }

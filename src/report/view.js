@@ -23,8 +23,12 @@ class Column {
     this.element.append(this.box);
     this.box.addEventListener('scroll', () => { this.draw(); bridgesSoon(); });
     this.box.addEventListener('click', (e) => this.clicked(e));
-    this.box.addEventListener('keydown', (e) => this.key(e));
-    this.box.addEventListener('focus', () => { active = this; this.draw(); });
+    this.box.addEventListener('keydown', (e) => this.pressed(e));
+    this.box.addEventListener('focus', () => {
+      active = this;
+      // Not while a mouse button goes down: the click would lose its row.
+      if (this.box.matches(':focus-visible')) this.draw();
+    });
   }
 
   get rows() {
@@ -140,7 +144,7 @@ class Column {
     if (row) select(selectionOf(this, row, name), add);
   }
 
-  key(e) {
+  pressed(e) {
     const page = Math.max(1, Math.floor(this.box.clientHeight / ROW) - 2);
     const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -1e9, End: 1e9 };
     const tokens = names((this.rows[this.cursor] || { text: '' }).text);
@@ -203,9 +207,10 @@ function select(selection, add) {
 function highlight(latest) {
   for (const c of columns.filter((c) => c.open)) {
     c.hits = new Map();
-    for (const s of selections) for (const i of matching(c, c.rows, s)) c.hits.set(i, s);
+    const all = c.rows;
+    for (const s of selections) for (const i of matching(c, all, s)) c.hits.set(i, s);
     if (latest && c.key !== latest.column) {
-      const rows = [...c.hits].filter(([, s]) => s === latest).map(([i]) => i);
+      const rows = matching(c, all, latest);
       const from = c.box.scrollTop / ROW, to = from + c.box.clientHeight / ROW - 1;
       if (rows.length && !rows.some((i) => i >= from && i <= to)) c.reveal(rows[0]);
     }
@@ -224,12 +229,12 @@ function bridges() {
   const open = columns.filter((c) => c.open), paths = [];
   const ends = (c, s) => {
     const box = c.box.getBoundingClientRect();
-    const rows = [...c.hits].filter(([i, own]) => own === s && i * ROW >= c.box.scrollTop - ROW / 2 && (i + .5) * ROW <= c.box.scrollTop + c.box.clientHeight).map(([i]) => i).sort((a, b) => a - b);
-    const blocks = [];
-    for (const i of rows) {
+    const blocks = [], last = (c.box.scrollTop + c.box.clientHeight) / ROW - .5;
+    for (let i = Math.max(0, Math.ceil(c.box.scrollTop / ROW - .5)); i <= last; i++) {
+      if (c.hits.get(i) !== s) continue;
       if (blocks.length && blocks.at(-1)[1] + 1 >= i) blocks.at(-1)[1] = i; else blocks.push([i, i]);
     }
-    return blocks.slice(0, 4).map(([a, b]) => ({ left: box.left, right: box.right, top: box.top + a * ROW - c.box.scrollTop, bottom: box.top + (b + 1) * ROW - c.box.scrollTop }));
+    return blocks.slice(0, 4).map(([a, b]) => ({ left: box.left, right: box.right, top: Math.max(box.top, box.top + a * ROW - c.box.scrollTop), bottom: Math.min(box.bottom, box.top + (b + 1) * ROW - c.box.scrollTop) }));
   };
   for (let k = 0; k + 1 < open.length; k++) for (const s of selections) {
     const a = ends(open[k], s), b = ends(open[k + 1], s);
