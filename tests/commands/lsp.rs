@@ -219,7 +219,7 @@ fn the_latest_text_counts_and_positions_are_utf16() {
     assert!(hover["contents"]["value"].as_str().unwrap().contains("softmax(x"), "{hover}");
     let edits = client.request("textDocument/formatting", about("untitled:b"));
     assert_eq!(edits[0]["newText"], "// é𝄞 softmax\nfn f(x: f32[S]) -> f32[S] { softmax(x) }\n");
-    assert_eq!(edits[0]["range"]["end"], json!({ "line": 1, "character": 36 }));
+    assert_eq!(edits[0]["range"]["end"], json!({ "line": 1, "character": 35 }));
     client.end();
 }
 
