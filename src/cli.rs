@@ -120,6 +120,7 @@ impl CommandLine {
             | Command::Ops(_)
             | Command::Ref(_)
             | Command::List(_)
+            | Command::Lsp
             | Command::Completions(_) => (None, [].as_slice()),
         };
         let dims = program.iter().flat_map(|program| &program.dims).map(|dim| &dim.name);
@@ -169,6 +170,8 @@ pub enum Command {
     Function(FunctionOptions),
     /// Write a program for a checkpoint of the Hugging Face hub (GPT-2, BERT, Llama, T5, ViT, ...)
     Import(ImportOptions),
+    /// Serve an editor: the language server, over stdin and stdout
+    Lsp,
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
 }

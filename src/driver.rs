@@ -35,7 +35,7 @@ mod variants;
 pub use bench::bench;
 pub use call::run;
 pub use calls::count_calls;
-pub use edit::{fix, fixed, fmt};
+pub use edit::{fix, fixed, fmt, lsp};
 pub use function::function;
 pub use generate::generate;
 pub use import::import;

@@ -30,10 +30,11 @@
 //!
 //! | folder | what lives there | what it imports | what it must not know |
 //! |---|---|---|---|
-//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `format`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `observe`, `passes`, `ptx`, `random`, `record`, `reference`, `report`, `runtime`, `shape`, `simulated`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `format`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `lsp`, `observe`, `passes`, `ptx`, `random`, `record`, `reference`, `report`, `runtime`, `shape`, `simulated`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
 //! | `cli` | the command line: options, their values and help | `diagnostics`, `shape::Elem` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
 //! | `format` | the formatter: a program in, the same program in the style of the examples out | `diagnostics`, `source`, `syntax` | types |
+//! | `lsp` | the language server: requests of an editor to answers | `diagnostics`, `format`, `reference`, `source`, `stack`, `syntax`, `types` | IR |
 //! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax`, `table` | IR |
 //! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `stack`, `types` | passes, instruction sets |
 //! | `passes` | rewrites of graph IR, the pipeline, remarks | `diagnostics`, `ir`, `observe`, `scalar`, `shape`, `source`, `ssa` | files, back ends |
@@ -125,6 +126,7 @@ pub mod interp;
 pub mod ir;
 pub mod irtext;
 pub mod lowering;
+pub mod lsp;
 pub mod observe;
 pub mod panics;
 pub mod passes;

@@ -1,4 +1,4 @@
-//! `attnc fmt`, `attnc fix`: commands for writing programs.
+//! `attnc fmt`, `attnc fix`, `attnc lsp`: commands for writing programs.
 //!
 //! In: programs. Out: the same files, formatted or fixed, each written whole or not at all; with
 //! `--check` what would change, as a diff. A program with syntax errors is not formatted, and a fix
@@ -115,6 +115,17 @@ pub fn fixed(path: &Path, text: &str, messages: &MessageOptions) -> (String, Ses
         (best, s) = (next, after);
     }
     (best, s)
+}
+
+/// `attnc lsp`
+pub fn lsp() -> Result<(), CommandError> {
+    let input = std::io::BufReader::new(std::io::stdin());
+    match crate::lsp::serve(input, std::io::stdout().lock()) {
+        Ok(true) => Ok(()),
+        // What the protocol wants if a client goes without a word.
+        Ok(false) => Err(CommandError::Program),
+        Err(_) => Err(CommandError::BrokenPipe),
+    }
 }
 
 /// Writes a program in place if it has changed; with `check`, shows the difference and fails.

@@ -1,0 +1,200 @@
+//! The language server: what an editor asks about programs, over stdin and stdout.
+//!
+//! In: messages of the Language Server Protocol. Out: answers, and the diagnostics of each open
+//! program. It must not know IRs and code: programs are parsed and checked, never lowered.
+//!
+//! A thread reads messages; the main one answers them in their order. Diagnostics are made when no
+//! message waits, so of several changes in a row only the last one is checked. A document is sent
+//! whole at each change. Positions are UTF-16, as every editor supports them. The crates
+//! `lsp-server` and `lsp-types` are not used: the subset here is a page of JSON, and their derived
+//! types would add to each first build.
+
+mod answers;
+mod document;
+
+use document::Document;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Write};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+/// The longest message that is accepted, in bytes.
+const MAX_LENGTH: usize = 64 << 20;
+
+/// Error codes of the protocol.
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const UNKNOWN_METHOD: i32 = -32601;
+const INTERNAL_ERROR: i32 = -32603;
+const NOT_INITIALIZED: i32 = -32002;
+
+/// Serves one client until it exits or closes the connection; was it shut down as the protocol says?
+///
+/// # Errors
+/// The output cannot be written.
+pub fn serve(mut input: impl BufRead + Send + 'static, output: impl Write) -> io::Result<bool> {
+    let (sender, messages) = channel();
+    std::thread::spawn(move || {
+        while let Some(message) = read(&mut input)
+            && sender.send(message).is_ok()
+        {}
+    });
+    let mut server = Server { output, state: State::New, is_orderly: false, documents: BTreeMap::new() };
+    while server.state != State::Exited {
+        let Some(message) = server.next(&messages)? else { break };
+        match message {
+            Ok(message) => server.handle(&message)?,
+            Err(why) => server.fail(&Value::Null, PARSE_ERROR, &why)?,
+        }
+    }
+    Ok(server.is_orderly)
+}
+
+/// A message, or why it cannot be read.
+type Message = Result<Value, String>;
+
+/// The next message; `None` at the end, or where it is unknown how long a message is.
+fn read(input: &mut impl BufRead) -> Option<Message> {
+    let mut length = None;
+    loop {
+        let mut line = Vec::new();
+        if io::Read::take(&mut *input, 4096).read_until(b'\n', &mut line).ok()? == 0 {
+            return None;
+        }
+        let line = String::from_utf8_lossy(&line);
+        match line.trim_end().split_once(':') {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.trim().parse().ok(),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    let mut body = vec![0; length.filter(|length| *length <= MAX_LENGTH)?];
+    input.read_exact(&mut body).ok()?;
+    Some(serde_json::from_slice(&body).map_err(|error| error.to_string()))
+}
+
+#[derive(PartialEq)]
+enum State {
+    New,
+    Running,
+    ShutDown,
+    Exited,
+}
+
+struct Server<W> {
+    output: W,
+    state: State,
+    /// Was it shut down before it exited?
+    is_orderly: bool,
+    /// By URI.
+    documents: BTreeMap<String, Document>,
+}
+
+impl<W: Write> Server<W> {
+    /// The next message; while no message waits, the diagnostics of changed documents are sent.
+    fn next(&mut self, messages: &Receiver<Message>) -> io::Result<Option<Message>> {
+        loop {
+            match messages.try_recv() {
+                Ok(message) => return Ok(Some(message)),
+                Err(TryRecvError::Disconnected) => return Ok(None),
+                Err(TryRecvError::Empty) => {}
+            }
+            let changed = self.documents.iter_mut().find(|(_, document)| !document.is_reported);
+            let Some((uri, document)) = changed else { return Ok(messages.recv().ok()) };
+            document.is_reported = true;
+            let list = guarded(|| answers::diagnostics(document, uri)).unwrap_or(json!([]));
+            let params = json!({ "uri": uri, "version": document.version, "diagnostics": list });
+            self.send(&json!({ "jsonrpc": "2.0", "method": "textDocument/publishDiagnostics", "params": params }))?;
+        }
+    }
+
+    fn handle(&mut self, message: &Value) -> io::Result<()> {
+        let Some(method) = message["method"].as_str() else {
+            // Answers need no answer.
+            let is_answer = message.get("result").or(message.get("error")).is_some();
+            return if is_answer { Ok(()) } else { self.fail(&message["id"], INVALID_REQUEST, "there is no method") };
+        };
+        let params = &message["params"];
+        let Some(id) = message.get("id") else { return self.notice(method, params) };
+        match (&self.state, method) {
+            (State::New, "initialize") => {
+                self.state = State::Running;
+                self.answer(id, &answers::capabilities())
+            }
+            (State::New, _) => self.fail(id, NOT_INITIALIZED, "the first request is `initialize`"),
+            (State::Running, "shutdown") => {
+                self.state = State::ShutDown;
+                self.answer(id, &Value::Null)
+            }
+            (State::Running, _) => self.request(id, method, params),
+            (State::ShutDown | State::Exited, _) => self.fail(id, INVALID_REQUEST, "the server was shut down"),
+        }
+    }
+
+    /// Answers a request about a document; for an unknown document the answer is null.
+    fn request(&mut self, id: &Value, method: &str, params: &Value) -> io::Result<()> {
+        let answer: fn(&Document, &str, &Value) -> Value = match method {
+            "textDocument/formatting" => answers::formatting,
+            "textDocument/codeAction" => answers::code_actions,
+            "textDocument/documentSymbol" => answers::symbols,
+            "textDocument/hover" => answers::hover,
+            "textDocument/completion" => answers::completion,
+            _ => return self.fail(id, UNKNOWN_METHOD, &format!("unknown method `{method}`")),
+        };
+        let uri = params["textDocument"]["uri"].as_str().unwrap_or_default();
+        let Some(document) = self.documents.get(uri) else { return self.answer(id, &Value::Null) };
+        match guarded(|| answer(document, uri, params)) {
+            Some(result) => self.answer(id, &result),
+            None => self.fail(id, INTERNAL_ERROR, "this is a bug in attnc"),
+        }
+    }
+
+    fn notice(&mut self, method: &str, params: &Value) -> io::Result<()> {
+        let document = &params["textDocument"];
+        let Some(uri) = document["uri"].as_str() else {
+            if method == "exit" {
+                self.is_orderly = self.state == State::ShutDown;
+                self.state = State::Exited;
+            }
+            return Ok(());
+        };
+        let text = match method {
+            "textDocument/didOpen" => document["text"].as_str(),
+            "textDocument/didChange" => {
+                let changes = params["contentChanges"].as_array();
+                changes.and_then(|changes| changes.last()).and_then(|change| change["text"].as_str())
+            }
+            "textDocument/didClose" => {
+                self.documents.remove(uri);
+                let params = json!({ "uri": uri, "diagnostics": [] });
+                return self
+                    .send(&json!({ "jsonrpc": "2.0", "method": "textDocument/publishDiagnostics", "params": params }));
+            }
+            _ => None,
+        };
+        if let Some(text) = text {
+            let version = document["version"].as_i64().unwrap_or(0);
+            self.documents.insert(uri.to_string(), Document::new(text, version));
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, id: &Value, result: &Value) -> io::Result<()> {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }))
+    }
+
+    fn fail(&mut self, id: &Value, code: i32, message: &str) -> io::Result<()> {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } }))
+    }
+
+    fn send(&mut self, message: &Value) -> io::Result<()> {
+        let body = message.to_string();
+        write!(self.output, "Content-Length: {}\r\n\r\n{body}", body.len())?;
+        self.output.flush()
+    }
+}
+
+/// The result of work on a program, on a large stack; `None` if it panics.
+fn guarded<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| crate::stack::with_large_stack(work))).ok()
+}
