@@ -6,6 +6,7 @@
 use super::session::{CommandError, message};
 use crate::diagnostics::Severity;
 use crate::files;
+use crate::tile::{self, ScheduleError};
 use std::path::Path;
 
 /// The IR on which a stage failed.
@@ -31,6 +32,12 @@ pub(super) fn bug(stage: &str, complaint: &str, saved: Option<&Saved<'_>>) -> Co
     let keep =
         |saved: &Saved<'_>| keep(&slug, saved.ending, saved.text, |file| format!("attnc {file} {}", saved.arguments));
     report(stage, complaint, saved.map(keep).into_iter().collect())
+}
+
+/// Reports a schedule that failed, for kernels that attnc made: a bug.
+pub(super) fn broken_schedule(tiles: &tile::Module, error: &ScheduleError, arguments: &str) -> CommandError {
+    let saved = Saved { text: &tile::text::print(tiles), ending: "tir", arguments };
+    bug("scheduling", &error.to_string(), Some(&saved))
 }
 
 fn report(stage: &str, complaint: &str, more: Vec<String>) -> CommandError {

@@ -122,7 +122,7 @@ pub fn lsp() -> Result<(), CommandError> {
     let input = std::io::BufReader::new(std::io::stdin());
     match crate::lsp::serve(input, std::io::stdout().lock()) {
         Ok(true) => Ok(()),
-        // What the protocol wants if a client goes without a word.
+        // The protocol demands a failure if a client leaves without `shutdown`.
         Ok(false) => Err(CommandError::Program),
         Err(_) => Err(CommandError::BrokenPipe),
     }

@@ -4,20 +4,17 @@
 //! A pass that breaks the module is a bug in attnc: the IR before it is saved, with the command
 //! that reproduces it.
 
+use super::dumps::Dumps;
 use super::outputs::agrees;
-use super::session::{CommandError, Session, command_line_error, message, reason};
+use super::session::{CommandError, Session, command_line_error, message};
 use crate::cli::{EmitKind, FloatMode, OptOptions, PassOptions, PrintChanged, TargetOptions};
-use crate::diagnostics::codes::driver as codes;
-use crate::diagnostics::{Diagnostic, Severity};
+use crate::diagnostics::Severity;
 use crate::files;
-use crate::observe::Counts;
 use crate::passes::{
-    self, Collected, Float, Level, OptError, Options, PassError, Select, Sink, Watch, find_pass, optimise_text,
+    self, Float, Level, OptError, Options, PassError, Select, Watch, find_pass, optimise_text,
     parse_pass_list,
 };
-use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, Machine, ScheduleError, ScheduleOptions, find_step};
-use std::io::{self, Write};
+use crate::tile::find_step;
 use std::path::{Path, PathBuf};
 
 /// `attnc opt FILE`: reads graph IR, runs passes over it, and writes it again.
@@ -91,52 +88,6 @@ pub fn pass_options(target: &TargetOptions, options: &PassOptions) -> Result<Opt
     })
 }
 
-/// Observes the schedule, whose steps are counted after the passes.
-#[derive(Clone, Default)]
-pub(super) struct Observed {
-    watch: Watch,
-    /// The counts of the passes.
-    counts: Counts,
-    folder: Option<PathBuf>,
-    /// The name of the machine whose steps are printed: that of `--emit tile`. Without one, that of
-    /// the best instruction set.
-    pub(super) shown: Option<String>,
-}
-
-impl Observed {
-    /// By the options. The module is verified after each step if that is asked for, and
-    /// otherwise after the last one.
-    pub(super) fn new(asked: &PassOptions, watch: &Watch, counts: Counts, shown: Option<String>) -> Observed {
-        let watch = Watch { verify_each: asked.verify_each == Some(true), ..watch.clone() };
-        Observed { watch, counts, folder: asked.dump_dir.clone(), shown }
-    }
-
-    /// Schedules a module for a machine. `is_first`: its steps are printed if no other machine's
-    /// are.
-    pub(super) fn schedule(
-        &self,
-        tiles: &VerifiedModule,
-        machine: &Machine,
-        options: &ScheduleOptions,
-        is_first: bool,
-    ) -> (Result<VerifiedModule, ScheduleError>, Collected) {
-        let is_shown = self.shown.as_ref().map_or(is_first, |name| *name == machine.name());
-        let mut out = Collected { counts: self.counts, ..Collected::default() };
-        let silent = self.watch.silent();
-        let made = tile::schedule_for(tiles, machine, options, if is_shown { &self.watch } else { &silent }, &mut out);
-        (made, if is_shown { out } else { Collected::default() })
-    }
-}
-
-/// Prints the dumps of a schedule.
-pub(super) fn print_steps(session: &mut Session, out: Collected) -> Result<(), CommandError> {
-    let folder = session.observed.folder.clone();
-    let mut dumps = Dumps { folder: folder.as_deref(), files: Collected::default() };
-    dumps.text(&out.text);
-    dumps.files = out;
-    dumps.finish(session)
-}
-
 /// Reports a pass that broke the module, and saves its input.
 pub fn broken_pass(error: &PassError) -> CommandError {
     let saved = format!("attnc-bug-{}.air", error.pass);
@@ -150,49 +101,4 @@ pub fn broken_pass(error: &PassError) -> CommandError {
     });
     message(Severity::Error, &format!("internal error: {error}"), &notes);
     CommandError::Bug
-}
-
-/// Dumps and reports of the passes: printed on stderr, and collected for `--dump-dir`.
-pub struct Dumps<'a> {
-    folder: Option<&'a Path>,
-    files: Collected,
-}
-
-impl<'a> Dumps<'a> {
-    /// Dumps for these options.
-    pub fn new(options: &'a PassOptions) -> Dumps<'a> {
-        Dumps { folder: options.dump_dir.as_deref(), files: Collected::default() }
-    }
-
-    /// Writes the collected files.
-    pub fn finish(self, session: &mut Session) -> Result<(), CommandError> {
-        let Some(folder) = self.folder else { return Ok(()) };
-        if let Err(error) = std::fs::create_dir_all(folder) {
-            let message = format!("cannot create the directory `{}`: {}", folder.display(), reason(&error));
-            return Err(session.fail(Diagnostic::error(codes::UNWRITABLE, message)));
-        }
-        for (name, text) in &self.files.files {
-            let path = folder.join(name);
-            session.claim(&path)?;
-            session.write_now(&path, text.as_bytes())?;
-        }
-        Ok(())
-    }
-}
-
-impl Sink for Dumps<'_> {
-    fn text(&mut self, text: &str) {
-        if text.is_empty() {
-            return;
-        }
-        let _ = io::stderr().lock().write_all(text.as_bytes());
-    }
-
-    fn file(&mut self, name: &str, text: &str) {
-        self.files.file(name, text);
-    }
-
-    fn counts(&mut self) -> &mut Counts {
-        &mut self.files.counts
-    }
 }

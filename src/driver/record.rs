@@ -16,7 +16,7 @@ use crate::tile::text::Owner;
 use crate::tile::{Cpu, PlanVariant};
 use crate::types::{self, typed::Program};
 use crate::vector::routine::text::print_with;
-use crate::{ir, lowering, report, ssa, tile};
+use crate::{ir, lowering, report, tile};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -152,12 +152,12 @@ pub(super) fn vectors(s: &mut Session, module: &tile::Module, cpu: Cpu) {
         let owner = Owner::Kernel(n);
         let own = printed.lines.iter().filter(|(anchor, _)| anchor.owner == owner);
         let head = own.clone().map(|(_, line)| *line).min().unwrap_or(0);
-        let line_of: BTreeMap<ssa::Inst, usize> = own
+        let line_of: BTreeMap<tile::Inst, usize> = own
             .filter_map(|(anchor, line)| match anchor.at {
-                ssa::verify::ErrorLocation::Inst(i) => Some((i, line - head)),
-                ssa::verify::ErrorLocation::Head
-                | ssa::verify::ErrorLocation::Block(_)
-                | ssa::verify::ErrorLocation::Terminator(_) => None,
+                tile::text::ErrorLocation::Inst(i) => Some((i, line - head)),
+                tile::text::ErrorLocation::Head
+                | tile::text::ErrorLocation::Block(_)
+                | tile::text::ErrorLocation::Terminator(_) => None,
             })
             .collect();
         for (run, lowered) in lowering::vector::runs(kernel, cpu) {

@@ -3,7 +3,7 @@
 //! In: paths, contents, diagnostics. Out: files, text on stdout, messages on stderr, and a
 //! [`CommandError`], which determines the exit code. It must not know the stages.
 
-use super::passes::Observed;
+use super::observed::Observed;
 use crate::cli::{Colour, MessageFormat, MessageOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, json, render_all};

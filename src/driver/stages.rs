@@ -4,12 +4,14 @@
 //! In: a session, and the input of a stage. Out: its output, or a [`CommandError`] that was already
 //! reported.
 
-use super::bugs::{Saved, bug};
+use super::bugs::{Saved, broken_schedule, bug};
+use super::dumps::{Dumps, print_steps};
 use super::levels::Levels;
-use super::passes::{Dumps, Observed, broken_pass, print_steps};
+use super::observed::Observed;
+use super::passes::broken_pass;
 use super::record;
 use super::session::{CommandError, Session, command_line_error, reason};
-use super::variants::{GpuTier, kinds_of, no_code, variants};
+use super::variants::{GpuTier, is_scheduled, kinds_of, no_code, variants};
 use crate::cli::{Binding, CodeBackend, PassOptions, ProgramOptions};
 use crate::codegen::cpu::{Arch, Compiled, EmitOptions, Tier, clif};
 use crate::codegen::descriptor;
@@ -28,7 +30,7 @@ use crate::source::{FileId, Span};
 use crate::syntax::ast;
 use crate::tile::Cpu;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{Machine, ScheduleError, ScheduleOptions, WeightChoice};
+use crate::tile::{Machine, ScheduleOptions, WeightChoice};
 use crate::types;
 use crate::types::typed::Program;
 use crate::vector::routine::{self, Routine};
@@ -525,23 +527,6 @@ fn lower_to_tiles(graph: ir::Verified<'_>) -> Result<(VerifiedModule, Vec<String
             Some(&Saved { text: &text, ending: "air", arguments: "-O0 --emit tile=-" }),
         )
     })
-}
-
-/// Reports a schedule that failed, for kernels that attnc made: a bug.
-pub(super) fn broken_schedule(tiles: &tile::Module, error: &ScheduleError, arguments: &str) -> CommandError {
-    let saved = Saved { text: &tile::text::print(tiles), ending: "tir", arguments };
-    bug("scheduling", &error.to_string(), Some(&saved))
-}
-
-/// Fails if `--stop-after` has left kernels that are not scheduled, for which there is no code.
-pub(super) fn is_scheduled(module: &tile::Module) -> Result<(), CommandError> {
-    match module.kernels.iter().find(|k| k.state == tile::State::Unscheduled) {
-        None => Ok(()),
-        Some(k) => Err(command_line_error(&format!(
-            "kernel @{} is not scheduled to the end: with `--stop-after` one of its steps, there is only `--emit tile`",
-            k.name
-        ))),
-    }
 }
 
 /// The code generator of an option.

@@ -4,10 +4,10 @@
 //! that makes a difference; or a diagnostic or bug report. It must not know what else is in the
 //! library.
 
-use super::bugs::{Saved, bug};
-use super::passes::{Observed, print_steps};
-use super::session::{CommandError, Session};
-use super::stages::{broken_schedule, is_scheduled};
+use super::bugs::{Saved, broken_schedule, bug};
+use super::dumps::print_steps;
+use super::observed::Observed;
+use super::session::{CommandError, Session, command_line_error};
 use crate::codegen::cpu::GpuKernels;
 use crate::codegen::ptx::{self, KernelInfo};
 use crate::diagnostics::Diagnostic;
@@ -153,4 +153,15 @@ pub(super) fn no_code(s: &mut Session, complaint: &str) -> CommandError {
     s.diagnostics
         .push(Diagnostic::error(ir_codes::INVALID, format!("code generation does not support this: {complaint}")));
     CommandError::Program
+}
+
+/// Fails if `--stop-after` has left kernels that are not scheduled, for which there is no code.
+pub(super) fn is_scheduled(module: &tile::Module) -> Result<(), CommandError> {
+    match module.kernels.iter().find(|k| k.state == tile::State::Unscheduled) {
+        None => Ok(()),
+        Some(k) => Err(command_line_error(&format!(
+            "kernel @{} is not scheduled to the end: with `--stop-after` one of its steps, there is only `--emit tile`",
+            k.name
+        ))),
+    }
 }

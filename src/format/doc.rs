@@ -9,7 +9,8 @@
 //! A newline is not written until the text after it is: until then a comment may still join the
 //! line, and of several newlines only one remains.
 
-/// The number of columns that a line of code may have; `rustfmt.toml` has the same for the compiler.
+/// The number of columns that a line of code may have; `rustfmt.toml` has the same for the
+/// compiler.
 pub(super) const WIDTH: usize = 120;
 /// The number of columns of one level.
 const INDENT: usize = 4;
@@ -77,7 +78,7 @@ struct Next<'d, 'a> {
 
 #[derive(Default)]
 struct Printer<'d, 'a> {
-    /// What is to be printed, the next part last.
+    /// The documents to be printed, the next one last.
     stack: Vec<Next<'d, 'a>>,
     out: String,
     column: usize,
@@ -146,7 +147,8 @@ impl<'d, 'a> Printer<'d, 'a> {
         self.column += spaces + text.chars().count();
     }
 
-    /// Does a group fit on the rest of the line, with what follows it up to the next possible break?
+    /// Does a group fit on the rest of the line, with the text after it up to the next possible
+    /// break?
     fn fits(&self, docs: &'d [Doc<'a>]) -> bool {
         let start = self.newline.unwrap_or(self.column + self.spaces);
         let Some(mut left) = WIDTH.checked_sub(start) else { return false };

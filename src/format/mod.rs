@@ -15,8 +15,8 @@
 //! ```
 //!
 //! The tree says how tokens belong together; the tokens themselves are copied from the text, one
-//! after another, with the comments between them. So literals keep their spelling, and no comment is
-//! lost. The author decides where blank lines are (one of several is kept), and whether
+//! after another, with the comments between them. So literals keep their spelling, and no comment
+//! is lost. The author decides where blank lines are (one of several is kept), and whether
 //! a block of one statement is on one line. It adds and removes only commas at the ends of lists,
 //! and replaces `;` by newlines.
 //!
@@ -71,7 +71,7 @@ fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Option<ast:
     is_sound.then_some(tree)
 }
 
-/// What formatting keeps: the tree, without places, and the comments.
+/// The parts of a program that formatting keeps: the tree, without places, and the comments.
 fn meaning(tree: &ast::File, text: &str, tokens: &[Lexeme<'_>]) -> (Vec<String>, Vec<String>) {
     let mut sources = SourceMap::new();
     let file = sources.add(String::new(), text.to_string());

@@ -1,7 +1,7 @@
 //! The tokens of a program in their order, with the comments between them.
 //!
-//! In: a text without errors, and its tokens. Out: the parts of a [`Doc`]: each token is taken once,
-//! and with it the comments before it. It knows no trees.
+//! In: a text without errors, and its tokens. Out: the parts of a [`Doc`]: each token is taken
+//! once, and with it the comments before it. It knows no trees.
 
 use super::doc::Doc;
 use crate::syntax::token::{Lexeme, Token};

@@ -20,7 +20,7 @@ const FUNCTION: u32 = 12;
 const COMPLETION_FUNCTION: u32 = 3;
 const COMPLETION_TEXT: u32 = 1;
 
-/// What the server can do.
+/// The capabilities of the server.
 pub(super) fn capabilities() -> Value {
     json!({
         "capabilities": {
@@ -138,7 +138,7 @@ pub(super) fn symbols(document: &Document, _uri: &str, _params: &Value) -> Value
     tree.items.iter().filter_map(item).collect()
 }
 
-/// What a name is: a declaration of the program with its docs, or an entry of the reference.
+/// The meaning of a name: a declaration of the program with its docs, or an entry of the reference.
 pub(super) fn hover(document: &Document, _uri: &str, params: &Value) -> Value {
     let name = document.name_at(document.offset(&params["position"]));
     let (tree, _) = document.check();

@@ -28,7 +28,8 @@ const UNKNOWN_METHOD: i32 = -32601;
 const INTERNAL_ERROR: i32 = -32603;
 const NOT_INITIALIZED: i32 = -32002;
 
-/// Serves one client until it exits or closes the connection; was it shut down as the protocol says?
+/// Serves one client until it exits or closes the connection; was it shut down as the protocol
+/// says?
 ///
 /// # Errors
 /// The output cannot be written.

@@ -45,7 +45,7 @@ pub struct Expression {
     pub ty: String,
 }
 
-/// What a stage did, or why it did not.
+/// A rewrite that a stage made, or the reason why it made none.
 #[derive(Clone, Debug)]
 pub struct Remark {
     /// The pass or the stage.

@@ -88,7 +88,8 @@ fn buffers_live_from_the_first_to_the_last_launch() {
     let plan = json_of(&r)["plans"][0].clone();
     let lives: Vec<_> =
         plan["buffers"].as_array().into_iter().flatten().map(|b| json!([b["slot"], b["first"], b["last"]])).collect();
-    // Slot 0 is read in each iteration; slot 1 is written before it is read; slot 2 is read after the loop.
+    // Slot 0 is read in each iteration; slot 1 is written before it is read; slot 2 is read after
+    // the loop.
     assert_eq!(lives, [json!([0, 0, 2]), json!([1, 1, 2]), json!([2, 1, 3])]);
     assert_eq!(plan["slots"][2]["offset"], 128);
 }

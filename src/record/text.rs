@@ -15,7 +15,7 @@ pub enum Format {
     Graph,
     /// Tile IR before the schedule.
     Tile,
-    /// Tile IR of one target; its steps are those of the schedule.
+    /// Tile IR of one target, after the schedule.
     Scheduled,
     /// Vector IR.
     Vector,

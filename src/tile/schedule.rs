@@ -25,9 +25,11 @@ mod place;
 mod plans;
 mod products;
 mod quantise;
+mod runs;
 mod sharing;
 mod sources;
-mod steps;
+mod split_sums;
+mod step;
 mod tensor_cores;
 mod unpack;
 mod windows;
@@ -39,9 +41,8 @@ pub use attention::VisitedBlocks;
 pub use formats::{WeightChoice, WeightFormat};
 pub use gpu::{GpuForm, GpuLoop, gpu_forms, gpu_loops};
 pub use losses::{Loss, PackedWeight};
-pub use pipeline::{
-    CPU_STEPS, GPU_STEPS, ScheduleError, ScheduleOptions, Step, find_step, run_step, schedule_for, steps_of,
-};
+pub use pipeline::{CPU_STEPS, GPU_STEPS, ScheduleError, find_step, run_step, schedule_for, steps_of};
+pub use step::{ScheduleOptions, Step};
 pub use tensor_cores::tensor_core_kernel;
 
 /// Schedules a module for a CPU: layouts of matmul operands, kernels, and sharing of arena slots.
@@ -110,7 +111,7 @@ pub fn schedule_kernel(kernel: &mut Kernel, level: Cpu) -> Result<(), String> {
         return Ok(());
     }
     let machine = Machine::from(level);
-    steps::split(kernel, level);
+    split_sums::split(kernel, level);
     windows::make_windows(kernel, &machine);
     modes::choose(kernel, &machine, false);
     place::place(kernel, &machine)

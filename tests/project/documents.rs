@@ -171,6 +171,8 @@ fn run_page(page: &Page, programs: &[(&str, &str)]) -> (String, usize) {
             }
             // Of the tree: `extending` looks for them there.
             "diff" => {}
+            // Settings of other programs.
+            "toml" | "lua" => {}
             other => wrong += &format!("{}: `{other}`: a block of an unknown kind\n", page.path),
         }
     }

@@ -236,35 +236,6 @@ const CIRCLES: &[(&[&str], &str)] = &[
         &["tile::body", "tile::dot", "tile::op", "tile::rules"],
         "the mode of a product is an attribute of an operation, and which modes it may have follows from the operations around it",
     ),
-    (
-        &[
-            "tile::schedule::attention",
-            "tile::schedule::gpu",
-            "tile::schedule::modes",
-            "tile::schedule::panels",
-            "tile::schedule::pipeline",
-            "tile::schedule::place",
-            "tile::schedule::sharing",
-            "tile::schedule::sources",
-            "tile::schedule::steps",
-            "tile::schedule::tensor_cores",
-            "tile::schedule::windows",
-        ],
-        "the table names each step's function, which takes the table's log; and tile sizes are tried by the steps after them",
-    ),
-    (
-        &[
-            "driver::bugs",
-            "driver::keep",
-            "driver::levels",
-            "driver::outputs",
-            "driver::passes",
-            "driver::session",
-            "driver::stages",
-            "driver::variants",
-        ],
-        "a session keeps what is observed of the schedule, which its options say",
-    ),
 ];
 
 /// What the modules of folders export of their files: the path that others write, and the one that it stands for.

@@ -144,7 +144,7 @@ fn essay(file: &str) -> [String; 2] {
 #[test]
 fn essays_are_true() {
     for (name, cpu, file) in [
-        ("split-sums", Cpu::AVX512, include_str!("../../src/tile/schedule/steps.rs")),
+        ("split-sums", Cpu::AVX512, include_str!("../../src/tile/schedule/split_sums.rs")),
         ("read-in-place", Cpu::AVX512, include_str!("../../src/tile/schedule/windows.rs")),
         ("choose-modes", Cpu::AVX512, include_str!("../../src/tile/schedule/modes.rs")),
         ("place", Cpu::AVX512, include_str!("../../src/tile/schedule/place.rs")),

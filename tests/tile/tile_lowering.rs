@@ -470,7 +470,11 @@ fn attention_whose_operands_are_needed_otherwise_has_no_forms() {
         let read = tile::verify::VerifiedModule::new(read.module).unwrap_or_else(|e| panic!("{e}"));
         for cpu in Cpu::NAMED {
             let forms = until(&read, &Machine::from(cpu), "expand-attention");
-            assert!(tile::text::print(&read) == tile::text::print(&forms), "{cpu}:\n{source}");
+            let print = |module: &tile::Module| {
+                let text = tile::text::print(module);
+                text.lines().filter(|line| !line.starts_with("scheduled ")).collect::<Vec<_>>().join("\n")
+            };
+            assert!(print(&read) == print(&forms), "{cpu}:\n{source}");
         }
     }
 }

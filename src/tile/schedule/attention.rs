@@ -89,6 +89,7 @@
 //! folded into the factor of `tanh`, if the masks after it are literals. A cap or sink that is read
 //! at run time is multiplied by it too, and overflows beyond 2.3e38.
 
+pub(super) mod expand;
 mod keys;
 mod launches;
 mod parts;
@@ -97,47 +98,24 @@ mod variants;
 mod visible;
 mod visited;
 
-use std::collections::BTreeMap;
 use std::f64::consts::LOG2_E;
 
-use super::pipeline::{Changed, Log};
-use super::{gpu, tensor_cores};
 use crate::scalar::{BinaryOp, CmpOp, Scalar, round_to};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
 use crate::tile::attention::{Described, Formula, KEYS as KEYS_PARAM, Locations, Node, QUERIES, ScoreOp, Step, VALUES};
 use crate::tile::epilogue::ResultTile;
 use crate::tile::{
-    AxisRole, BufferType, Extent, Kernel, KernelBuilder, Machine, Module, ParamMode, Position, Value, tile_size,
+    AxisRole, BufferType, Extent, Kernel, KernelBuilder, Machine, ParamMode, Position, Value, tile_size,
 };
 use keys::Total;
-pub(super) use launches::{expand, may_be_replaced};
+pub(super) use launches::may_be_replaced;
 use parts::Group;
 pub(super) use parts::{FEW_QUERIES, Part, PartialResults, Reads, Whole, shared_axis, without_results};
 pub(super) use variants::{Divided, parts_in_runs};
 pub(super) use visible::Hiding;
 pub use visited::VisitedBlocks;
 pub(super) use visited::counts;
-
-/// Replaces the attentions of a module by kernels for the machine. On a GPU, those on tensor cores
-/// for calls with few queries come from there; for the others, a tile has as many queries as shared
-/// memory permits. How much a kernel needs is only known when its tiles have their places, so that
-/// is tried: with half as many queries each time, all attentions of the module alike.
-pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
-    let Some(gpu) = machine.gpu() else { return expand(module, *machine, &BTreeMap::new()) };
-    let divided = tensor_cores::divided(module, &gpu);
-    let mut machine = *machine;
-    loop {
-        let mut tried = module.clone();
-        let changed = expand(&mut tried, machine, &divided)?;
-        let fits = |k: &Kernel| !changed.contains(&k.name) || gpu::would_fit(k, &machine, gpu);
-        if machine.queries == 1 || tried.kernels.iter().all(fits) {
-            *module = tried;
-            return Ok(changed);
-        }
-        machine.queries /= 2;
-    }
-}
 
 /// Largest head width that is one tile.
 const WIDTH: i64 = 256;

@@ -34,15 +34,15 @@
 
 use std::collections::BTreeSet;
 
-use super::gpu;
-use super::pipeline::{Changed, Log, unscheduled};
+use super::gpu::few_rows::begin_with_chunks;
+use super::step::{Changed, Log, unscheduled};
 use crate::tile::machine::MOST_WARPS;
 use crate::tile::{Body, DotMode, InstData, Kernel, Machine, Module, Op, Processor, State};
 
 /// Chooses the modes of all kernels.
 pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
     let open = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
-    let chunks = open.filter(|k| machine.gpu().is_some() && gpu::begin_with_chunks(module, k)).map(|k| k.name.clone());
+    let chunks = open.filter(|k| machine.gpu().is_some() && begin_with_chunks(module, k)).map(|k| k.name.clone());
     let chunks: BTreeSet<String> = chunks.collect();
     for kernel in unscheduled(module) {
         let in_chunks = chunks.contains(&kernel.name);

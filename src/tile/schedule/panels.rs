@@ -43,11 +43,11 @@ use super::jam::{self, jam_panels};
 use super::joined::{self, Joined};
 use super::packing::{self, Left, Packing, Panels, Part};
 use super::pairs;
-use super::pipeline::{Changed, Log};
 use super::plans::{
     At, Choice, Variant, buffer, choose_by_count, in_entry, new_slot, put_back, slot_type, value_before,
 };
 use super::products::{LEAST_ROWS, Product, tile_rows};
+use super::step::{Changed, Log};
 use super::tensor_cores;
 use super::unpack::unpack;
 use crate::cfg::Loop;

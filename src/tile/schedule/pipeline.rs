@@ -8,46 +8,15 @@
 //!
 //! The module is verified after the last step, or after each one with `--verify-each`.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Instant;
 
-use super::formats::WeightChoice;
-use super::{attention, gpu, modes, panels, place, steps, tensor_cores, windows};
+use super::step::{Changed, Log, ScheduleOptions, Step};
+use super::{attention, gpu, modes, panels, place, split_sums, tensor_cores, windows};
 use crate::diagnostics::did_you_mean;
 use crate::observe::{Observer, PrintChanged, Sink, Watch};
 use crate::tile::verify::{VerifiedModule, recheck};
-use crate::tile::{Kernel, Machine, Module, State, share_slots, text};
-
-/// The names of kernels whose accesses changed: these are proved again to stay in bounds.
-pub(super) type Changed = BTreeSet<String>;
-
-/// Options of a schedule that reduce precision.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScheduleOptions {
-    /// Format of weights: if narrower than in the program, they are packed once for all calls
-    /// (`panels`).
-    pub weights: WeightChoice,
-    /// May operands of `f32` matmuls on a GPU be rounded to `tf32`, for tensor cores?
-    pub tf32: bool,
-}
-
-/// Context of a step.
-pub(super) struct Log<'a> {
-    pub(super) options: &'a ScheduleOptions,
-}
-
-/// A step: name, summary and function.
-#[derive(Clone, Copy)]
-pub struct Step {
-    /// Name on the command line and in dumps. Steps of both tables with one name are one function.
-    pub name: &'static str,
-    /// One line for `attnc list passes`.
-    pub summary: &'static str,
-    /// Is there no code without it? Then `--bisect-limit` does not count it.
-    pub required: bool,
-    run: fn(&mut Module, &Machine, &mut Log<'_>) -> Result<Changed, String>,
-}
+use crate::tile::{Machine, Module, State, share_slots, text};
 
 /// Declares a table of steps.
 macro_rules! steps {
@@ -62,9 +31,9 @@ macro_rules! steps {
 steps! {
     /// The steps for a CPU, in order.
     CPU_STEPS:
-    "expand-attention", false, attention::run, "attention as kernels for the machine, by number of queries and mask";
+    "expand-attention", false, attention::expand::run, "attention as kernels for the machine, by number of queries and mask";
     "pack-panels", false, panels::run, "matmul operands in panels, packed before all calls or just before one";
-    "split-sums", false, steps::run, "matmuls with large K as loops over blocks of k";
+    "split-sums", false, split_sums::run, "matmuls with large K as loops over blocks of k";
     "read-in-place", false, windows::run, "matmul operands that need no copy in scratch";
     "choose-modes", false, modes::run, "the order in which each matmul adds its products";
     "share-slots", false, run_share_slots, "slots of plans with disjoint live ranges as one";
@@ -76,7 +45,7 @@ steps! {
     GPU_STEPS:
     "pack-panels", false, panels::run, "matmul operands in panels, packed before all calls or just before one";
     "use-tensor-cores", false, tensor_cores::run, "matmuls and attention of 16-bit floats on tensor cores";
-    "expand-attention", false, attention::run, "attention as kernels for the machine, by number of queries and mask";
+    "expand-attention", false, attention::expand::run, "attention as kernels for the machine, by number of queries and mask";
     "select-candidates", false, gpu::candidates::run, "top-k along a long axis by candidates of its chunks";
     "count-ranks", false, gpu::ranks::run, "sorting by counting how many elements come first";
     "split-scans", false, gpu::scans::run, "running sums by chunks";
@@ -204,11 +173,6 @@ fn run(
     observer.report(step.name, differs, || before.clone().unwrap_or_default(), || text::print(module));
     observer.stop_at(step.name);
     Ok(changed)
-}
-
-/// The kernels that are not scheduled yet.
-pub(super) fn unscheduled(module: &mut Module) -> impl Iterator<Item = &mut Kernel> {
-    module.kernels.iter_mut().filter(|k| k.state == State::Unscheduled)
 }
 
 /// share-slots: see `tile::arena`.

@@ -55,26 +55,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::SecondaryMap;
 
-use super::gpu;
+use super::gpu::{cost, limits};
 use super::modes;
-use super::pipeline::{Changed, Log, unscheduled};
+use super::runs::{Event, tile};
 use super::sharing::{Sharing, insts_of, step_back};
 use super::sources::{sources, stored};
+use super::step::{Changed, Log, unscheduled};
 use crate::source::Loc;
 use crate::tile::{
-    Block, Body, Extent, Inst, InstData, Kernel, Machine, Module, Op, Pitch, Processor, Space, State, Terminator,
+    Block, Body, Inst, InstData, Kernel, Machine, Module, Op, Pitch, Processor, Space, State, Terminator,
     TileType, Tiled, Type, Value,
 };
 
 /// Places every kernel; it is then scheduled.
 pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
     if machine.gpu().is_some() {
-        gpu::mark_aligned(module);
+        limits::mark_aligned(module);
     }
     for kernel in unscheduled(module) {
         place(kernel, machine).map_err(|e| format!("kernel @{} has no schedule: {e}", kernel.name))?;
         if let Some(gpu) = machine.gpu() {
-            gpu::fits(kernel, gpu)?;
+            limits::fits(kernel, gpu)?;
         }
     }
     Ok(Changed::new())
@@ -89,7 +90,7 @@ pub(super) fn place(kernel: &mut Kernel, machine: &Machine) -> Result<(), String
     kernel.state = match machine.processor {
         Processor::Cpu(cpu) => State::Cpu(cpu),
         Processor::Gpu(gpu) => {
-            State::Gpu { arch: gpu.arch, warps: tiled.warps.unwrap_or_else(|| gpu::warps(&kernel.body)) }
+            State::Gpu { arch: gpu.arch, warps: tiled.warps.unwrap_or_else(|| cost::warps(&kernel.body)) }
         }
     };
     Ok(())
@@ -119,18 +120,6 @@ fn mark_windows(body: &mut Body) {
     }
 }
 
-type Shape = (Extent, Extent);
-
-/// An entry of a block's schedule, in order.
-pub(super) enum Event {
-    /// An operation on indices or scalars, a `dot`, `element`, `transpose`, `pair_rows`, `window`,
-    /// `load_scaled` or `load_pairs`.
-    Single(Inst),
-    /// A loop nest; `reduces` is the axis of its reductions; `apart`: it contains only operations
-    /// of [`Tiled::apart`].
-    Run { shape: Shape, reduces: Option<usize>, apart: bool, insts: Vec<Inst>, clones: BTreeMap<Value, Value> },
-}
-
 struct Scheduler<'a> {
     body: &'a mut Body,
     /// The copies passed by jumps. They are at the end of their blocks, where the tiles whose
@@ -143,30 +132,6 @@ struct Scheduler<'a> {
     /// The event of its block that defines a value.
     event_of: SecondaryMap<Value, Option<(Block, usize)>>,
     events: BTreeMap<Block, Vec<Event>>,
-}
-
-pub(super) fn tile(body: &Body, v: Value) -> Option<&TileType> {
-    body.ty(v).tile()
-}
-
-pub(super) fn is_elementwise(op: &Op) -> bool {
-    matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast | Op::Narrow { .. } | Op::Copy)
-}
-
-pub(super) fn extents(body: &Body, v: Value) -> Option<Shape> {
-    tile(body, v).map(|t| (t.rows, t.cols))
-}
-
-/// The iteration space of an operation in a run.
-pub(super) fn run_shape(body: &Body, inst: Inst) -> Option<Shape> {
-    let d = body.inst(inst);
-    match &d.op {
-        Op::Dot { .. } | Op::Element | Op::Transpose | Op::PairRows => None,
-        Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => None,
-        Op::Store { .. } => d.operands.last().and_then(|v| extents(body, *v)),
-        Op::Reduce { .. } => d.operands.first().and_then(|v| extents(body, *v)),
-        _ => d.result.and_then(|v| extents(body, v)),
-    }
 }
 
 /// Makes each jump pass copies of its tiles; returns the copies.

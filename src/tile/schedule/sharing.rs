@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::place::{Event, tile};
+use super::runs::{Event, tile};
 use crate::tile::{Block, Body, Inst, Op, Terminator, TileType, Value};
 
 /// The instructions of an event.

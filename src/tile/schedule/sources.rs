@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::place::{extents, is_elementwise, run_shape, tile};
+use super::runs::{extents, is_elementwise, run_shape, tile};
 use crate::tile::{Block, Body, Inst, Op, Tiled, Value, ValueDef};
 
 /// The operations that are duplicated into each run that uses them, because that is as cheap as a

@@ -43,7 +43,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pipeline::{Changed, Log, unscheduled};
+use super::step::{Changed, Log, unscheduled};
 use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::tile::{Body, Cpu, Inst, InstData, Kernel, Machine, Module, Op, ParamMode, Processor, Value};

@@ -5,7 +5,7 @@
 //! candidates, their ranks, and the indices in order of rank. They communicate through slots. Other
 //! orders, and shorter axes, use ranks over the whole axis ([`super::ranks`]).
 
-use super::super::pipeline::{Changed, Log};
+use super::super::step::{Changed, Log};
 use super::in_steps::{self, Operand, Steps, When, have_slots};
 use crate::shape::{Dim, Elem};
 use crate::tile::sort::{self, CANDIDATES_OF, Order};

@@ -24,9 +24,9 @@
 
 use std::collections::BTreeSet;
 
-use super::super::pipeline::{Changed, Log};
 use super::super::plans::{At, buffer, in_entry, new_slot, slot_type};
 use super::super::products::Product;
+use super::super::step::{Changed, Log};
 use super::few_rows::{ROWS, begin_with_chunks, columns};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::{Dim, Elem};

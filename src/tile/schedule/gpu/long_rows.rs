@@ -40,8 +40,8 @@ use std::fmt;
 
 use cranelift_entity::SecondaryMap;
 
-use super::super::pipeline::{Changed, Log};
 use super::super::plans::{At, value_before};
+use super::super::step::{Changed, Log};
 use super::cost;
 use super::in_steps::{self, Operand, Steps, When, have_slots, writes_elsewhere};
 use super::parts::{Combination, combinations};

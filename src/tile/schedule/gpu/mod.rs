@@ -17,11 +17,12 @@
 //! Limits: tile sizes of other matmuls do not depend on occupancy.
 
 pub(super) mod candidates;
-mod cost;
+pub(super) mod cost;
 pub(super) mod divided;
-mod few_rows;
+pub(super) mod few_rows;
 mod forms;
 mod in_steps;
+pub(super) mod limits;
 pub(super) mod long_rows;
 mod one_each;
 mod parts;
@@ -33,15 +34,14 @@ mod transposes;
 
 use std::collections::BTreeSet;
 
-pub(super) use cost::warps;
-pub(super) use few_rows::begin_with_chunks;
 pub use forms::{GpuForm, gpu_forms};
 pub use persistent::{GpuLoop, gpu_loops};
 
-use super::pipeline::{Changed, Log, unscheduled};
+use super::step::{Changed, Log, unscheduled};
 use super::{place, windows};
-use crate::tile::alignment::{CHUNK, launches_give};
 use crate::tile::{Gpu, Kernel, Machine, Module, State, Tiled};
+use few_rows::begin_with_chunks;
+use limits::fits;
 
 /// Gives all kernels their tile sizes.
 pub(super) fn run_size_tiles(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
@@ -97,43 +97,4 @@ pub(super) fn would_fit(kernel: &Kernel, machine: &Machine, gpu: Gpu) -> bool {
     }
     tried.tiled = Some(size(&mut tried, machine, gpu).0);
     !is_placed(&mut tried, machine) || fits(&tried, gpu).is_ok()
-}
-
-/// Does a placed kernel need no more shared memory than a block has?
-///
-/// # Errors
-/// The number of bytes that it needs.
-pub(super) fn fits(kernel: &Kernel, gpu: Gpu) -> Result<(), String> {
-    let bytes = |n: i64| u64::try_from(n).unwrap_or_default();
-    let (needs, most) = (kernel.scratch + bytes(gpu.transient), bytes(gpu.shared));
-    if needs <= most {
-        return Ok(());
-    }
-    Err(format!("kernel @{} needs {needs} bytes of shared memory, a block has {most}", kernel.name))
-}
-
-/// Marks the parameters of unscheduled kernels for which every launch passes a buffer aligned to 16
-/// bytes.
-pub(super) fn mark_aligned(module: &mut Module) {
-    let aligned = aligned(module);
-    for kernel in unscheduled(module) {
-        for (n, p) in kernel.params.iter_mut().enumerate() {
-            p.aligned = aligned.contains(&(kernel.name.clone(), n));
-        }
-    }
-}
-
-/// The parameters of unscheduled kernels for which every launch passes a buffer aligned to 16
-/// bytes.
-fn aligned(module: &Module) -> BTreeSet<(String, usize)> {
-    let mut out = BTreeSet::new();
-    for kernel in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
-        for (n, p) in kernel.params.iter().enumerate() {
-            let is_buffer = kernel.body.ty(p.value).buffer().is_some();
-            if is_buffer && launches_give(module, &kernel.name, n, CHUNK) {
-                out.insert((kernel.name.clone(), n));
-            }
-        }
-    }
-    out
 }

@@ -59,7 +59,7 @@ use std::fmt;
 
 use cranelift_entity::SecondaryMap;
 
-use super::super::pipeline::{Changed, Log};
+use super::super::step::{Changed, Log};
 use super::cost;
 use crate::cfg::Loop;
 use crate::scalar::{BinaryOp, CmpOp};

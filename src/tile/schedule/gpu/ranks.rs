@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::pipeline::{Changed, Log};
+use super::super::step::{Changed, Log};
 use super::in_steps::{bytes, free_name, have_slots};
 use crate::shape::{Dim, Elem};
 use crate::tile::schedule::plans::{At, in_entry, new_slot};

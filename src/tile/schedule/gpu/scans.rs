@@ -6,7 +6,7 @@
 //! may overwrite the operand, the kernel is unchanged: a block of the last kernel reads elements
 //! that other threads write.
 
-use super::super::pipeline::{Changed, Log};
+use super::super::step::{Changed, Log};
 use super::in_steps::{self, Operand, Steps, When, have_slots, writes_elsewhere};
 use crate::tile::scan::{self, CHUNK, RunningSums};
 use crate::tile::{Kernel, Machine, Module};

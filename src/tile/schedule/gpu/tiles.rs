@@ -131,7 +131,7 @@ impl Axes {
                     sides(&mut classes, *acc, v, &[(0, 0), (1, 1)]);
                 }
                 (Op::Transpose, Some(v)) => sides(&mut classes, *data.operands.first()?, v, &[(0, 1), (1, 0)]),
-                (op, Some(v)) if super::super::place::is_elementwise(op) || matches!(op, Op::Full) => {
+                (op, Some(v)) if super::super::runs::is_elementwise(op) || matches!(op, Op::Full) => {
                     data.operands.iter().for_each(|w| sides(&mut classes, *w, v, &[(0, 0), (1, 1)]));
                 }
                 (Op::Element, _) => {}

@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use super::cost;
 use super::tiles::{Along, Axes};
 use crate::shape::Elem;
-use crate::tile::schedule::place::is_elementwise;
+use crate::tile::schedule::runs::is_elementwise;
 use crate::tile::{Body, Inst, InstData, Kernel, Op, Pitch, Space, State, TileType};
 
 /// Accesses to tiles with several rows and columns, by the axis along which they are contiguous in

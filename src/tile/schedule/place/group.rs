@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Event, Scheduler, Shape, run_shape, tile};
+use super::super::runs::{Event, Shape, run_shape, tile};
+use super::Scheduler;
 use crate::tile::{Block, Extent, Inst, Op, Value, ValueDef};
 
 impl Scheduler<'_> {

@@ -46,7 +46,7 @@ mod split;
 use std::collections::BTreeMap;
 
 use super::attention::{Divided, Whole, may_be_replaced};
-use super::pipeline::{Changed, Log};
+use super::step::{Changed, Log};
 use crate::shape::Elem;
 use crate::tile::alignment::{CHUNK, launches_give, needed};
 use crate::tile::{BufferType, Gpu, GpuArch, InstData, Kernel, Machine, Module, Op, Param, State};

@@ -21,18 +21,18 @@
 //!   br ^bb1(%3, %5)
 //! ^bb1(%6: index, %7: tile f32[4, 32]):
 //!   %8 = const 2048                             : index
-//!   %9 = const 512                              : index
+//!   %9 = const 256                              : index
 //!   %10 = add %6, %9                            : index
 //!   %11 = lt %10, %8                            : bool
 //!   br_if %11, ^bb2, ^bb3
 //! ^bb2:
-//!   %12 = load %0[%3, %6], rows=0, cols=1       : tile f32[4, 512]
-//!   %13 = load %1[%3, %6, %3], rows=1, cols=2   : tile f32[512, 32]
+//!   %12 = load %0[%3, %6], rows=0, cols=1       : tile f32[4, 256]
+//!   %13 = load %1[%3, %6, %3], rows=1, cols=2   : tile f32[256, 32]
 //!   %14 = dot %12, %13, %7                      : tile f32[4, 32]
 //!   br ^bb1(%10, %14)
 //! ^bb3:
-//!   %15 = load %0[%3, %6], rows=0, cols=1       : tile f32[4, 512]
-//!   %16 = load %1[%3, %6, %3], rows=1, cols=2   : tile f32[512, 32]
+//!   %15 = load %0[%3, %6], rows=0, cols=1       : tile f32[4, 256]
+//!   %16 = load %1[%3, %6, %3], rows=1, cols=2   : tile f32[256, 32]
 //!   %17 = dot %15, %16, %7                      : tile f32[4, 32]
 //!   store %2[%3, %3], %17, rows=0, cols=1
 //!   return
@@ -59,7 +59,7 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::pipeline::{Changed, Log, unscheduled};
+use super::step::{Changed, Log, unscheduled};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Dim;
 use crate::tile::{
