@@ -13,7 +13,7 @@ use crate::source::FileId;
 use std::path::{Path, PathBuf};
 
 /// The maximum number of times that fixes are applied to one program: a fix may reveal an error.
-const MOST_ROUNDS: usize = 20;
+const MAX_ROUNDS: usize = 20;
 
 /// `attnc fmt FILE..`
 pub fn fmt(options: &FmtOptions) -> Result<(), CommandError> {
@@ -103,7 +103,7 @@ pub fn fixed(path: &Path, text: &str, messages: &MessageOptions) -> (String, Ses
     let errors = |s: &Session| s.diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
     let mut best = text.to_string();
     let mut s = check(&best);
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let (next, changes) = apply_fixes(&best, FileId(0), s.diagnostics.iter());
         if changes == 0 {
             break;

@@ -11,8 +11,7 @@ use crate::cli::{EmitKind, FloatMode, OptOptions, PassOptions, PrintChanged, Tar
 use crate::diagnostics::Severity;
 use crate::files;
 use crate::passes::{
-    self, Float, Level, OptError, Options, PassError, Select, Watch, find_pass, optimise_text,
-    parse_pass_list,
+    self, Float, Level, OptError, Options, PassError, Select, Watch, find_pass, optimise_text, parse_pass_list,
 };
 use crate::tile::find_step;
 use std::path::{Path, PathBuf};

@@ -9,12 +9,12 @@
 use super::doc::{self, Doc};
 use super::lists::List;
 use super::spacing::{Context, is_tight, precedence};
-use super::tokens::{Cursor, Parts};
+use super::tokens::{Cursor, Docs};
 use crate::syntax::ast::*;
 use crate::syntax::token::Token;
 
 /// ` = value`, if there is one.
-pub(super) fn default<'a>(c: &mut Cursor<'a>, value: Option<&Expr>, out: &mut Parts<'a>) {
+pub(super) fn default<'a>(c: &mut Cursor<'a>, value: Option<&Expr>, out: &mut Docs<'a>) {
     if let Some(value) = value {
         out.push(Doc::Spaces(1));
         c.token(out);
@@ -24,7 +24,7 @@ pub(super) fn default<'a>(c: &mut Cursor<'a>, value: Option<&Expr>, out: &mut Pa
 }
 
 /// `std.nn`
-pub(super) fn path<'a>(c: &mut Cursor<'a>, out: &mut Parts<'a>) {
+pub(super) fn path<'a>(c: &mut Cursor<'a>, out: &mut Docs<'a>) {
     c.token(out);
     while c.next() == Some(Token::Dot) {
         c.token(out);
@@ -33,7 +33,7 @@ pub(super) fn path<'a>(c: &mut Cursor<'a>, out: &mut Parts<'a>) {
 }
 
 /// `<D, eps: f32 = 1e-5>`, if it is there.
-pub(super) fn generic_params<'a>(c: &mut Cursor<'a>, params: &[GenericParam], out: &mut Parts<'a>) {
+pub(super) fn generic_params<'a>(c: &mut Cursor<'a>, params: &[GenericParam], out: &mut Docs<'a>) {
     if !matches!(c.next(), Some(Token::Lt | Token::LtElem)) {
         return;
     }
@@ -57,7 +57,7 @@ pub(super) fn generic_params<'a>(c: &mut Cursor<'a>, params: &[GenericParam], ou
 }
 
 /// `<D, eps = 1e-5>`, if it is there.
-fn generic_args<'a>(c: &mut Cursor<'a>, args: &[GenericArg], out: &mut Parts<'a>) {
+fn generic_args<'a>(c: &mut Cursor<'a>, args: &[GenericArg], out: &mut Docs<'a>) {
     if !matches!(c.next(), Some(Token::Lt | Token::LtElem)) {
         return;
     }
@@ -79,7 +79,7 @@ fn generic_args<'a>(c: &mut Cursor<'a>, args: &[GenericArg], out: &mut Parts<'a>
 }
 
 /// A type.
-pub(super) fn ty<'a>(c: &mut Cursor<'a>, ty: &Type, out: &mut Parts<'a>) {
+pub(super) fn ty<'a>(c: &mut Cursor<'a>, ty: &Type, out: &mut Docs<'a>) {
     // `(f32)` is `f32`.
     if c.next() == Some(Token::LParen) && c.start() < ty.span.start as usize {
         c.token(out);
@@ -127,16 +127,16 @@ pub(super) fn ty<'a>(c: &mut Cursor<'a>, ty: &Type, out: &mut Parts<'a>) {
 }
 
 /// An expression.
-pub(super) fn expr<'a>(c: &mut Cursor<'a>, value: &Expr, out: &mut Parts<'a>) {
+pub(super) fn expr<'a>(c: &mut Cursor<'a>, value: &Expr, out: &mut Docs<'a>) {
     spaced(c, value, Context::Value, out);
 }
 
 /// A dimension in a type.
-fn dimension<'a>(c: &mut Cursor<'a>, value: &Expr, out: &mut Parts<'a>) {
+fn dimension<'a>(c: &mut Cursor<'a>, value: &Expr, out: &mut Docs<'a>) {
     spaced(c, value, Context::Shape, out);
 }
 
-fn spaced<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Parts<'a>) {
+fn spaced<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Docs<'a>) {
     c.comments(out);
     let mut parentheses = 0;
     while c.next() == Some(Token::LParen) && opens_parentheses(c, value) {
@@ -182,7 +182,7 @@ fn opens_parentheses(c: &Cursor<'_>, value: &Expr) -> bool {
     c.start() < first as usize
 }
 
-fn bare<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Parts<'a>) {
+fn bare<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Docs<'a>) {
     match &value.kind {
         ExprKind::Int(_)
         | ExprKind::Float(_)
@@ -218,7 +218,7 @@ fn bare<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Parts<
         ExprKind::Call { callee, generics, args } => {
             spaced(c, callee, Context::Value, out);
             // A `<` at the end of a line compares.
-            let mut elem = Parts::new();
+            let mut elem = Docs::new();
             generic_args(c, generics, &mut elem);
             out.extend(doc::on_one_line(elem));
             let mut args_left = args.iter();
@@ -248,12 +248,12 @@ fn bare<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Parts<
             });
         }
         ExprKind::If { .. } => {
-            let mut group = Parts::new();
+            let mut group = Docs::new();
             conditional(c, value, &mut group);
             out.push(Doc::Group(group));
         }
         ExprKind::Block(inner) => {
-            let mut group = Parts::new();
+            let mut group = Docs::new();
             block(c, inner, &mut group);
             out.push(Doc::Group(group));
         }
@@ -261,7 +261,7 @@ fn bare<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Parts<
     }
 }
 
-fn index<'a>(c: &mut Cursor<'a>, index: &Index, out: &mut Parts<'a>) {
+fn index<'a>(c: &mut Cursor<'a>, index: &Index, out: &mut Docs<'a>) {
     match index {
         Index::Rest(_) => c.token(out),
         Index::Expr(value) => spaced(c, value, Context::Index, out),
@@ -284,7 +284,7 @@ fn index<'a>(c: &mut Cursor<'a>, index: &Index, out: &mut Parts<'a>) {
 }
 
 /// `if a { .. } else if b { .. } else { .. }`, which is on one line only as a whole.
-fn conditional<'a>(c: &mut Cursor<'a>, value: &Expr, out: &mut Parts<'a>) {
+fn conditional<'a>(c: &mut Cursor<'a>, value: &Expr, out: &mut Docs<'a>) {
     let mut open = value;
     while let ExprKind::If { condition, then, otherwise } = &open.kind {
         c.token(out);
@@ -304,7 +304,7 @@ fn conditional<'a>(c: &mut Cursor<'a>, value: &Expr, out: &mut Parts<'a>) {
 }
 
 /// Operators of one precedence, from left to right.
-fn chain<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Parts<'a>) {
+fn chain<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Docs<'a>) {
     let mut operands: Vec<(BinaryOp, &Expr)> = Vec::new();
     let mut first = value;
     while let ExprKind::Binary { op, left, right, .. } = &first.kind {
@@ -318,9 +318,9 @@ fn chain<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Parts
     }
     let is_tight = is_tight(&operands, first, context);
     c.comments(out);
-    let mut group = Parts::new();
+    let mut group = Docs::new();
     spaced(c, first, context, &mut group);
-    let mut rest = Parts::new();
+    let mut rest = Docs::new();
     for (_, operand) in operands.iter().rev() {
         if !is_tight {
             rest.push(Doc::Spaces(1));
@@ -336,17 +336,17 @@ fn chain<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Parts
 }
 
 /// ` where a, b`, on a line of its own if the head does not fit on one.
-pub(super) fn where_clauses<'a>(c: &mut Cursor<'a>, clauses: &[Expr], out: &mut Parts<'a>) {
+pub(super) fn where_clauses<'a>(c: &mut Cursor<'a>, clauses: &[Expr], out: &mut Docs<'a>) {
     if clauses.is_empty() {
         return;
     }
-    let mut inside = Parts::new();
+    let mut inside = Docs::new();
     // A line that begins with `where (` would be a call.
     let breaks = if c.second() == Some(Token::LParen) { Doc::Spaces(1) } else { Doc::Line };
     inside.push(breaks);
     c.token(&mut inside);
     inside.push(Doc::Spaces(1));
-    let mut list = Parts::new();
+    let mut list = Docs::new();
     for (i, clause) in clauses.iter().enumerate() {
         if i > 0 {
             c.token(&mut list);
@@ -359,16 +359,16 @@ pub(super) fn where_clauses<'a>(c: &mut Cursor<'a>, clauses: &[Expr], out: &mut 
 }
 
 /// `{ .. }`, on one line if it has one statement and was on one line.
-pub(super) fn block<'a>(c: &mut Cursor<'a>, block: &Block, out: &mut Parts<'a>) {
+pub(super) fn block<'a>(c: &mut Cursor<'a>, block: &Block, out: &mut Docs<'a>) {
     c.token(out);
     let count = block.statements.len() + usize::from(block.value.is_some());
     if count == 0 {
-        close_brace(c, Parts::new(), out);
+        close_brace(c, Docs::new(), out);
         return;
     }
     let is_long = count > 1 || c.is_on_new_line();
     let end = || if is_long { Doc::Hard } else { Doc::Line };
-    let mut inside = Parts::new();
+    let mut inside = Docs::new();
     for stmt in &block.statements {
         inside.push(end());
         c.begin_line(&mut inside);
@@ -386,8 +386,8 @@ pub(super) fn block<'a>(c: &mut Cursor<'a>, block: &Block, out: &mut Parts<'a>) 
 }
 
 /// The end of a list of lines, each of which begins with its newline.
-pub(super) fn close_brace<'a>(c: &mut Cursor<'a>, mut lines: Parts<'a>, out: &mut Parts<'a>) {
-    let mut comments = Parts::new();
+pub(super) fn close_brace<'a>(c: &mut Cursor<'a>, mut lines: Docs<'a>, out: &mut Docs<'a>) {
+    let mut comments = Docs::new();
     c.comments(&mut comments);
     if lines.is_empty() && comments.is_empty() {
         c.token(out);
@@ -400,7 +400,7 @@ pub(super) fn close_brace<'a>(c: &mut Cursor<'a>, mut lines: Parts<'a>, out: &mu
     c.token(out);
 }
 
-fn statement<'a>(c: &mut Cursor<'a>, stmt: &Stmt, out: &mut Parts<'a>) {
+fn statement<'a>(c: &mut Cursor<'a>, stmt: &Stmt, out: &mut Docs<'a>) {
     match &stmt.kind {
         StmtKind::Let { pattern: names, ty: annotation, value }
         | StmtKind::Var { pattern: names, ty: annotation, value } => {
@@ -415,7 +415,7 @@ fn statement<'a>(c: &mut Cursor<'a>, stmt: &Stmt, out: &mut Parts<'a>) {
             default(c, Some(value), out);
         }
         StmtKind::Length { value, where_clauses: clauses, .. } => {
-            let mut line = Parts::new();
+            let mut line = Docs::new();
             for _ in 0..3 {
                 c.token(&mut line);
                 line.push(Doc::Spaces(1));
@@ -463,15 +463,15 @@ fn statement<'a>(c: &mut Cursor<'a>, stmt: &Stmt, out: &mut Parts<'a>) {
     }
 }
 
-fn loop_body<'a>(c: &mut Cursor<'a>, body: &Block, out: &mut Parts<'a>) {
+fn loop_body<'a>(c: &mut Cursor<'a>, body: &Block, out: &mut Docs<'a>) {
     out.push(Doc::Spaces(1));
     c.comments(out);
-    let mut inside = Parts::new();
+    let mut inside = Docs::new();
     block(c, body, &mut inside);
     out.push(Doc::Group(inside));
 }
 
-fn pattern<'a>(c: &mut Cursor<'a>, names: &Pattern, out: &mut Parts<'a>) {
+fn pattern<'a>(c: &mut Cursor<'a>, names: &Pattern, out: &mut Docs<'a>) {
     match names {
         Pattern::Name(_) | Pattern::Ignore(_) => c.token(out),
         Pattern::Tuple { parts, .. } => {

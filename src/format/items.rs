@@ -6,12 +6,12 @@
 use super::doc::{self, Doc};
 use super::exprs;
 use super::lists::List;
-use super::tokens::{Cursor, Parts};
+use super::tokens::{Cursor, Docs};
 use crate::syntax::ast::*;
 use crate::syntax::token::Token;
 
 /// A whole file.
-pub(super) fn file<'a>(c: &mut Cursor<'a>, file: &File, out: &mut Parts<'a>) {
+pub(super) fn file<'a>(c: &mut Cursor<'a>, file: &File, out: &mut Docs<'a>) {
     for item in &file.items {
         out.push(Doc::Hard);
         c.begin_line(out);
@@ -25,7 +25,7 @@ pub(super) fn file<'a>(c: &mut Cursor<'a>, file: &File, out: &mut Parts<'a>) {
     c.comments(out);
 }
 
-fn use_item<'a>(c: &mut Cursor<'a>, out: &mut Parts<'a>) {
+fn use_item<'a>(c: &mut Cursor<'a>, out: &mut Docs<'a>) {
     meta(c, &[], out);
     c.token(out);
     out.push(Doc::Spaces(1));
@@ -33,7 +33,7 @@ fn use_item<'a>(c: &mut Cursor<'a>, out: &mut Parts<'a>) {
 }
 
 /// Doc comments and attributes, each on its own line.
-fn meta<'a>(c: &mut Cursor<'a>, attributes: &[Attribute], out: &mut Parts<'a>) {
+fn meta<'a>(c: &mut Cursor<'a>, attributes: &[Attribute], out: &mut Docs<'a>) {
     let mut attributes = attributes.iter();
     loop {
         match c.next() {
@@ -53,9 +53,9 @@ fn meta<'a>(c: &mut Cursor<'a>, attributes: &[Attribute], out: &mut Parts<'a>) {
     }
 }
 
-fn layer<'a>(c: &mut Cursor<'a>, layer: &Layer, out: &mut Parts<'a>) {
+fn layer<'a>(c: &mut Cursor<'a>, layer: &Layer, out: &mut Docs<'a>) {
     meta(c, &layer.attributes, out);
-    let mut head = Parts::new();
+    let mut head = Docs::new();
     c.comments(out);
     c.token(&mut head);
     head.push(Doc::Spaces(1));
@@ -69,7 +69,7 @@ fn layer<'a>(c: &mut Cursor<'a>, layer: &Layer, out: &mut Parts<'a>) {
     let mut members: Vec<Member<'_>> = layer.fields.iter().map(Member::Field).collect();
     members.extend(layer.functions.iter().map(Member::Function));
     members.sort_by_key(Member::start);
-    let mut inside = Parts::new();
+    let mut inside = Docs::new();
     let mut rest = members.as_slice();
     while let [first, others @ ..] = rest {
         match first {
@@ -103,8 +103,8 @@ impl Member<'_> {
 
 /// A run of fields whose lines are adjacent; their types begin in one column. Returns the members
 /// after it.
-fn fields<'a, 't>(c: &mut Cursor<'a>, members: &'t [Member<'t>], out: &mut Parts<'a>) -> &'t [Member<'t>] {
-    let mut run: Vec<(&Field, Parts<'a>, Parts<'a>)> = Vec::new();
+fn fields<'a, 't>(c: &mut Cursor<'a>, members: &'t [Member<'t>], out: &mut Docs<'a>) -> &'t [Member<'t>] {
+    let mut run: Vec<(&Field, Docs<'a>, Docs<'a>)> = Vec::new();
     let mut rest = members;
     while let [Member::Field(field), others @ ..] = rest {
         let apart = c.is_apart() || matches!(c.next(), Some(Token::Doc(_)));
@@ -120,7 +120,7 @@ fn fields<'a, 't>(c: &mut Cursor<'a>, members: &'t [Member<'t>], out: &mut Parts
         }
         c.token(&mut before);
         c.token(&mut before);
-        let mut after = Parts::new();
+        let mut after = Docs::new();
         exprs::ty(c, &field.ty, &mut after);
         exprs::default(c, field.init.as_ref(), &mut after);
         c.skip(Token::Comma, &mut after);
@@ -136,10 +136,10 @@ fn fields<'a, 't>(c: &mut Cursor<'a>, members: &'t [Member<'t>], out: &mut Parts
     rest
 }
 
-fn function<'a>(c: &mut Cursor<'a>, function: &Function, out: &mut Parts<'a>) {
+fn function<'a>(c: &mut Cursor<'a>, function: &Function, out: &mut Docs<'a>) {
     meta(c, &function.attributes, out);
     c.comments(out);
-    let mut head = Parts::new();
+    let mut head = Docs::new();
     if function.is_pub {
         c.token(&mut head);
         head.push(Doc::Spaces(1));
@@ -162,7 +162,7 @@ fn function<'a>(c: &mut Cursor<'a>, function: &Function, out: &mut Parts<'a>) {
         head.push(Doc::Spaces(1));
         c.token(&mut head);
         head.push(Doc::Spaces(1));
-        let mut ty = Parts::new();
+        let mut ty = Docs::new();
         exprs::ty(c, result, &mut ty);
         // Of a long head the parameters are broken, not the result.
         head.extend(doc::on_one_line(ty));
@@ -171,7 +171,7 @@ fn function<'a>(c: &mut Cursor<'a>, function: &Function, out: &mut Parts<'a>) {
     head.push(if function.where_clauses.is_empty() { Doc::Spaces(1) } else { Doc::Line });
     c.comments(&mut head);
     out.push(Doc::Group(head));
-    let mut body = Parts::new();
+    let mut body = Docs::new();
     exprs::block(c, &function.body, &mut body);
     out.push(Doc::Group(body));
 }

@@ -4,7 +4,7 @@
 //! [`Doc`]. It knows no trees.
 
 use super::doc::Doc;
-use super::tokens::{Cursor, Parts};
+use super::tokens::{Cursor, Docs};
 use crate::syntax::token::Token;
 
 /// A list in brackets: its opening bracket is the next token.
@@ -28,13 +28,13 @@ impl List {
     pub(super) fn write<'a>(
         self,
         c: &mut Cursor<'a>,
-        out: &mut Parts<'a>,
-        mut entry: impl FnMut(&mut Cursor<'a>, &mut Parts<'a>),
+        out: &mut Docs<'a>,
+        mut entry: impl FnMut(&mut Cursor<'a>, &mut Docs<'a>),
     ) {
         c.comments(out);
-        let mut group = Parts::new();
+        let mut group = Docs::new();
         c.token(&mut group);
-        let mut inside = Parts::new();
+        let mut inside = Docs::new();
         for i in 0..self.count {
             inside.push(if i == 0 { Doc::Soft } else { Doc::Line });
             c.comments(&mut inside);

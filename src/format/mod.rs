@@ -35,7 +35,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::source::{FileId, SourceMap, Span};
 use crate::syntax::token::Lexeme;
 use crate::syntax::{self, ast, dump};
-use tokens::{Cursor, Parts};
+use tokens::{Cursor, Docs};
 
 /// The text in the style of the examples; `None` if it has syntax errors, which are in
 /// `diagnostics`.
@@ -43,7 +43,7 @@ pub fn format(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Option
     let tree = parse(file, text, diagnostics)?;
     let tokens = syntax::tokens(file, text, &mut Diagnostics::new());
     let mut cursor = Cursor::new(text, &tokens);
-    let mut parts = Parts::new();
+    let mut parts = Docs::new();
     items::file(&mut cursor, &tree, &mut parts);
     let out = doc::print(&parts);
     let again = parse(file, &out, &mut Diagnostics::new());

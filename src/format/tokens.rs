@@ -18,7 +18,7 @@ pub(super) struct Cursor<'a> {
 }
 
 /// A list of parts that is being made.
-pub(super) type Parts<'a> = Vec<Doc<'a>>;
+pub(super) type Docs<'a> = Vec<Doc<'a>>;
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(text: &'a str, tokens: &[Lexeme<'a>]) -> Cursor<'a> {
@@ -55,7 +55,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the next token.
-    pub(super) fn token(&mut self, out: &mut Parts<'a>) {
+    pub(super) fn token(&mut self, out: &mut Docs<'a>) {
         self.comments(out);
         if let Some(lexeme) = self.tokens.get(self.at) {
             out.push(Doc::Text(self.text.get(lexeme.span.range()).unwrap_or_default().trim_end()));
@@ -66,7 +66,7 @@ impl<'a> Cursor<'a> {
 
     /// Takes the next token if it is this one, with the comments before it after it: `a // why` and
     /// `, b` become `a, // why` and `b`.
-    pub(super) fn skip(&mut self, token: Token<'_>, out: &mut Parts<'a>) {
+    pub(super) fn skip(&mut self, token: Token<'_>, out: &mut Docs<'a>) {
         if self.next() == Some(token) {
             self.comments(out);
             self.end = self.tokens.get(self.at).map_or(self.end, |lexeme| lexeme.span.end as usize);
@@ -75,7 +75,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the comments before the next token.
-    pub(super) fn comments(&mut self, out: &mut Parts<'a>) {
+    pub(super) fn comments(&mut self, out: &mut Docs<'a>) {
         loop {
             let gap = self.gap();
             let Some(from) = gap.find("//") else { return };
@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the comments before the next token, and one of the blank lines there.
-    pub(super) fn begin_line(&mut self, out: &mut Parts<'a>) {
+    pub(super) fn begin_line(&mut self, out: &mut Docs<'a>) {
         self.comments(out);
         if has_blank_line(self.gap()) {
             out.push(Doc::Blank);
@@ -117,7 +117,7 @@ impl<'a> Cursor<'a> {
 
     /// The texts of all comments after this place.
     pub(super) fn all_comments(mut self) -> Vec<String> {
-        let mut parts = Parts::new();
+        let mut parts = Docs::new();
         while self.at <= self.tokens.len() {
             self.comments(&mut parts);
             self.end = self.tokens.get(self.at).map_or(self.text.len(), |lexeme| lexeme.span.end as usize);

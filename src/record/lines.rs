@@ -3,7 +3,7 @@
 //! In: lines with their locations. Out: numbers of lines, and texts as runs of consecutive numbers,
 //! which makes a text that differs little from an earlier one small.
 
-use super::Place;
+use super::Location;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub struct Line {
     /// The line without its locations.
     pub text: String,
     /// Its locations in the sources, the principal one first.
-    pub at: Vec<Place>,
+    pub at: Vec<Location>,
     /// The line that it was made from, counted from the head of the part of the same name in the
     /// last step of the level before.
     pub of: Option<usize>,

@@ -30,13 +30,13 @@ pub struct File {
 }
 
 /// A location: index of the file, line and column from 1.
-pub type Place = (usize, u32, u32);
+pub type Location = (usize, u32, u32);
 
 /// An expression of the typed program.
 #[derive(Clone, Debug)]
 pub struct Expression {
     /// Where it starts.
-    pub start: Place,
+    pub start: Location,
     /// Line and column after its last character.
     pub end: (u32, u32),
     /// The operation.
@@ -51,7 +51,7 @@ pub struct Remark {
     /// The pass or the stage.
     pub pass: String,
     /// The location in the source, if it is known.
-    pub at: Option<Place>,
+    pub at: Option<Location>,
     /// Name of the entry point; empty if it concerns a kernel.
     pub function: String,
     /// The condition that was not met, if the rewrite was not made.
@@ -59,7 +59,7 @@ pub struct Remark {
     /// One line.
     pub message: String,
     /// Related locations.
-    pub notes: Vec<(Option<Place>, String)>,
+    pub notes: Vec<(Option<Location>, String)>,
 }
 
 /// One state of a level.
@@ -103,7 +103,7 @@ pub struct Record {
 
 impl Record {
     /// The location in a file of this name (without directories).
-    pub fn place(&self, file: &str, line: u32, column: u32) -> Option<Place> {
+    pub fn place(&self, file: &str, line: u32, column: u32) -> Option<Location> {
         let base = |f: &File| f.name.rsplit(['/', '\\']).next() == file.rsplit(['/', '\\']).next();
         let found = self.files.iter().position(base)?;
         (line > 0).then_some((found, line, column))

@@ -5,7 +5,7 @@
 //! of the kernel.
 
 use super::lines::{Line, Text};
-use super::{Place, Record};
+use super::{Location, Record};
 use std::collections::BTreeMap;
 
 /// The levels of a record, in the order of the pipeline.
@@ -77,7 +77,7 @@ pub(super) fn read(record: &Record, format: Format, text: &str) -> Read {
 fn ir(record: &Record, format: Format, text: &str) -> Read {
     let mut read = Read { lines: Vec::new(), parts: Vec::new() };
     // Locations of launches, by kernel.
-    let mut launches: BTreeMap<String, Vec<Place>> = BTreeMap::new();
+    let mut launches: BTreeMap<String, Vec<Location>> = BTreeMap::new();
     for written in text.lines() {
         let (text, at) = without_location(record, written);
         if let Some(name) = head(&text) {
@@ -138,7 +138,7 @@ fn head(line: &str) -> Option<String> {
 }
 
 /// A line without its `loc(..)`, and the locations in that.
-fn without_location(record: &Record, line: &str) -> (String, Vec<Place>) {
+fn without_location(record: &Record, line: &str) -> (String, Vec<Location>) {
     let mut quoted = false;
     let starts = line.char_indices().find(|(at, c)| {
         quoted ^= *c == '"' && !line[..*at].ends_with('\\');
@@ -154,7 +154,7 @@ fn without_location(record: &Record, line: &str) -> (String, Vec<Place>) {
         let file = if file.is_empty() { own } else { file.trim_matches('"') };
         record.place(file, number.parse().ok()?, column.parse().ok()?)
     };
-    let mut at: Vec<Place> = Vec::new();
+    let mut at: Vec<Location> = Vec::new();
     for found in inside.split(", ").filter_map(place) {
         if !at.contains(&found) {
             at.push(found);
@@ -164,7 +164,7 @@ fn without_location(record: &Record, line: &str) -> (String, Vec<Place>) {
 }
 
 /// A location at the start of a line, and the rest.
-pub(super) fn leading_place<'t>(record: &Record, line: &'t str) -> (Option<Place>, &'t str) {
+pub(super) fn leading_place<'t>(record: &Record, line: &'t str) -> (Option<Location>, &'t str) {
     let mut fields = line.splitn(4, ':');
     if let (Some(file), Some(number), Some(column), Some(rest)) =
         (fields.next(), fields.next(), fields.next(), fields.next())
@@ -185,7 +185,7 @@ fn code(record: &Record, format: Format, text: &str) -> Read {
         let trimmed = line.trim_start();
         let comment = trimmed.strip_prefix("// ").or(trimmed.strip_prefix("# "));
         if let Some(name) = part_of_code(trimmed, comment, &read) {
-            origins = tiles.map(|tiles| Origins::of(record, tiles, &name)).unwrap_or_default();
+            origins = tiles.map(|tiles| Origins::read(record, tiles, &name)).unwrap_or_default();
             of = None;
             read.parts.push((name, read.lines.len()));
             // A leaf function names its caller after its label, which belongs to it too.
@@ -235,7 +235,7 @@ fn part_of_code(line: &str, comment: Option<&str>, read: &Read) -> Option<String
 struct Origins(BTreeMap<String, usize>);
 
 impl Origins {
-    fn of(record: &Record, tiles: &Text, part: &str) -> Origins {
+    fn read(record: &Record, tiles: &Text, part: &str) -> Origins {
         let mut known = BTreeMap::new();
         for (n, id) in tiles.part(part).iter().enumerate() {
             known.entry(normal(&record.lines.get(*id).text)).or_insert(n);

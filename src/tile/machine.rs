@@ -68,7 +68,7 @@ pub struct Gpu {
 pub(super) const WARP: i64 = 32;
 /// Maximum number of warps per block of runs. Two such blocks, with 128 registers per thread, fill
 /// a multiprocessor's registers.
-pub(super) const MOST_WARPS: i64 = 8;
+pub(super) const MAX_WARPS: i64 = 8;
 /// Number of blocks that saturates memory bandwidth: 2.3 MB in flight, [`BYTES_IN_FLIGHT`] per
 /// block.
 pub(super) const ENOUGH_BLOCKS: i64 = 144;
@@ -104,7 +104,7 @@ impl From<Cpu> for Machine {
 impl From<GpuArch> for Machine {
     fn from(arch: GpuArch) -> Machine {
         Machine {
-            processor: Processor::Gpu(Gpu::of(arch)),
+            processor: Processor::Gpu(Gpu::for_arch(arch)),
             panel: INTEGER_PANEL,
             queries: 32,
             pairs: None,
@@ -144,7 +144,7 @@ impl Machine {
 
 impl Gpu {
     /// The numbers of an architecture.
-    pub const fn of(arch: GpuArch) -> Gpu {
+    pub const fn for_arch(arch: GpuArch) -> Gpu {
         let transient = 18 << 10;
         match arch {
             GpuArch::Sm80 => Gpu { arch, shared: 99 << 10, transient, processors: 108 },

@@ -50,7 +50,7 @@ TREE = COPY / "tree"
 RESULTS = COPY / "results.json"
 SHARE = 95
 # A test that takes longer hangs.
-MOST_SECONDS = 300
+MAX_SECONDS = 300
 
 # Tests about the source's form, which the copy does not have.
 FORM = ["style::"]
@@ -419,7 +419,7 @@ def main():
         with locks[run]:
             if run not in baseline:
                 begin = time.time()
-                failed = run_tests(programs, run, 0, MOST_SECONDS)
+                failed = run_tests(programs, run, 0, MAX_SECONDS)
                 baseline[run] = time.time() - begin, failed
                 if failed:
                     print(f"{run} fails without a fault, and is left out: {failed}", file=sys.stderr)
@@ -432,7 +432,7 @@ def main():
             if broken:
                 continue
             # What takes ten times as long as without a fault hangs.
-            failed = run_tests(programs, run, f.number, min(MOST_SECONDS, int(10 * seconds) + 30))
+            failed = run_tests(programs, run, f.number, min(MAX_SECONDS, int(10 * seconds) + 30))
             if failed:
                 by = f"{target_of(run)} {failed}"
                 break

@@ -18,11 +18,11 @@ const LIMITS: &[(&str, usize, &str)] = &[
     ("type Part", 0, "the part of what: `CopySegment`, `TextPart`"),
     ("type Parts", 0, "the parts of what: `AttentionArgs`, `MatmulTiles`"),
     ("type Place", 0, "the position of what: `TilePosition`, `OperandMemory`"),
-    ("type Product", 1, "`Matmul`, `DotOperands`: a product of what, on which level"),
+    ("type Product", 0, "`Matmul`, `DotOperands`: a product of what, on which level"),
     ("const DEEPEST", 0, "`MAX_DEPTH`"),
     ("const MANY", 0, "more than what: `MIN_ROWS`"),
     ("const MOST", 0, "the maximum of what: `MAX_LAUNCHES`"),
-    ("const STEPS", 2, "steps of what: `MMA_STEPS`, `MAX_STEPS`"),
+    ("const STEPS", 1, "steps of what: `MMA_STEPS`, `MAX_STEPS`"),
 ];
 
 /// Where the source defines a name, which begins with `fn`, `const` or `type`; the last stands for

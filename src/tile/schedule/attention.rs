@@ -111,7 +111,7 @@ use crate::tile::{
 use keys::Total;
 pub(super) use launches::may_be_replaced;
 use parts::Group;
-pub(super) use parts::{FEW_QUERIES, Part, PartialResults, Reads, Whole, shared_axis, without_results};
+pub(super) use parts::{FEW_QUERIES, KeyRange, PartialResults, Reads, Whole, shared_axis, without_results};
 pub(super) use variants::{Divided, parts_in_runs};
 pub(super) use visible::Hiding;
 pub use visited::VisitedBlocks;
@@ -193,7 +193,7 @@ struct AttentionKernel {
     /// Keys of a block.
     block: i64,
     /// The part of the keys that the kernel processes, if not all.
-    part: Option<Part>,
+    part: Option<KeyRange>,
     /// Whether matmuls read keys and values of any type and order in place.
     reads_in_place: bool,
     /// Number of keys minus number of queries.
@@ -294,7 +294,7 @@ fn begin(
     let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS_PARAM)?, kb.param(VALUES)?];
 
     // The grid.
-    let group = Group::of(unscheduled, found, machine).filter(|_| layout == QueryLayout::KeysInLanes);
+    let group = Group::find(unscheduled, found, machine).filter(|_| layout == QueryLayout::KeysInLanes);
     let mut points: Vec<Value> = Vec::new();
     for (axis, extent) in lead.iter().enumerate() {
         points.push(match &group {

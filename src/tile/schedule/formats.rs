@@ -60,7 +60,7 @@ impl From<WeightFormat> for WeightChoice {
 
 impl WeightChoice {
     /// The format of an `f32` parameter when it is packed.
-    pub fn of(&self, parameter: &str) -> WeightFormat {
+    pub fn format_of(&self, parameter: &str) -> WeightFormat {
         if self.kept.contains(parameter) { WeightFormat::F32 } else { self.format }
     }
 }

@@ -49,13 +49,13 @@ const PANELS: [i64; 3] = [4, 3, 2];
 /// Minimum number of grid points along the columns, for threads to share.
 const LEAST_POINTS: i64 = 8;
 /// Maximum K that is summed at once.
-const MOST_STEPS: i64 = 1024;
+const MAX_STEPS: i64 = 1024;
 /// Maximum size of panels that may stay in a cache from launch to launch. Larger ones come from
 /// memory each time, and are best read consecutively.
-const MOST_BYTES: i64 = 16 << 20;
+const MAX_BYTES: i64 = 16 << 20;
 /// Maximum size for interleaved storage: a good part must stay in L2 caches. Data from farther away
 /// is prefetched better in four streams than in one.
-const MOST_ABREAST: i64 = 8 << 20;
+const MAX_ABREAST: i64 = 8 << 20;
 
 /// Makes each grid point of a matmul compute `count` panels ([`panels_at_once`]), interleaved for
 /// up to `few` rows.
@@ -140,15 +140,15 @@ pub(super) fn panels_at_once(kernel: &Kernel, [steps, all]: [i64; 2], machine: &
         && axis.step == columns
         && axis.extent.as_const() == Some(all)
         && all % columns.max(1) == 0
-        && (1..=MOST_STEPS).contains(&steps)
-        && bytes <= MOST_BYTES;
+        && (1..=MAX_STEPS).contains(&steps)
+        && bytes <= MAX_BYTES;
     let panels = all / columns.max(1);
     PANELS.into_iter().find(|n| fits && panels % n == 0 && panels / n >= LEAST_POINTS)
 }
 
 /// The number of panels whose storage is interleaved, if `count` are computed at once.
 pub(super) fn abreast(count: i64, [steps, all]: [i64; 2]) -> i64 {
-    if steps.saturating_mul(all).saturating_mul(4) <= MOST_ABREAST { count } else { 1 }
+    if steps.saturating_mul(all).saturating_mul(4) <= MAX_ABREAST { count } else { 1 }
 }
 
 /// A kernel being rewritten.

@@ -78,7 +78,8 @@ pub(super) fn packed(packing: &Packing) -> Vec<PackedWeight> {
     for weight in &packing.weights {
         for (name, view) in &weight.parts {
             let rounds = view.elem != Elem::BF16 || weight.format != WeightFormat::Bf16;
-            let narrower = packing.choice.of(name) != WeightFormat::F32 && weight.format != WeightFormat::F32 && rounds;
+            let narrower =
+                packing.choice.format_of(name) != WeightFormat::F32 && weight.format != WeightFormat::F32 && rounds;
             let Some(window) = window(view).filter(|_| narrower) else { continue };
             let new = || PackedWeight { name: name.clone(), format: weight.format, windows: Vec::new() };
             let known = all.entry(name).or_insert_with(new);

@@ -36,7 +36,7 @@ use std::collections::BTreeSet;
 
 use super::gpu::few_rows::begin_with_chunks;
 use super::step::{Changed, Log, unscheduled};
-use crate::tile::machine::MOST_WARPS;
+use crate::tile::machine::MAX_WARPS;
 use crate::tile::{Body, DotMode, InstData, Kernel, Machine, Module, Op, Processor, State};
 
 /// Chooses the modes of all kernels.
@@ -55,7 +55,7 @@ pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Re
 /// bytes.
 pub(super) fn choose(kernel: &mut Kernel, machine: &Machine, in_chunks: bool) {
     // A block with such a matmul has the maximum number of warps, unless chosen otherwise.
-    let warps = kernel.tiled.as_ref().and_then(|tiled| tiled.warps).unwrap_or(u32::try_from(MOST_WARPS).unwrap_or(1));
+    let warps = kernel.tiled.as_ref().and_then(|tiled| tiled.warps).unwrap_or(u32::try_from(MAX_WARPS).unwrap_or(1));
     let best = |body: &Body, dot: &InstData| match machine.processor {
         Processor::Cpu(cpu) => Some(DotMode::best(body, dot, cpu)),
         Processor::Gpu(_) => {

@@ -40,9 +40,9 @@ use crate::tile::{
 };
 
 /// k indices packed at a time: few, because each is on a page of its own.
-const STEPS: i64 = 64;
+const PACKED_STEPS: i64 = 64;
 /// The same if K is the contiguous axis.
-const TRANSPOSED_STEPS: i64 = 256;
+const PACKED_TRANSPOSED_STEPS: i64 = 256;
 
 /// A matmul with fewer rows does not pack a computed right operand: packing reads and writes each
 /// element once, at memory speed, after which each tile of rows reads it in order.
@@ -80,7 +80,7 @@ pub(super) struct Packing {
 }
 
 /// A part of the packed area: the panels of a weight, or their scales.
-pub(super) struct Part {
+pub(super) struct PackedPanels {
     /// Offset in the packed area, in bytes.
     pub(super) offset: u64,
     /// The whole buffer: `[layers.., batch.., P, K, NR]`; `[.., P, ceil(K / 2), NR, 2]` with k
@@ -107,9 +107,9 @@ pub(super) enum Left {
 /// Where a view is packed.
 pub(super) struct PackedWindow {
     /// Its panels.
-    pub(super) panels: Part,
+    pub(super) panels: PackedPanels,
     /// Their scales and integer width, if they are quantised.
-    pub(super) scales: Option<(Part, u8)>,
+    pub(super) scales: Option<(PackedPanels, u8)>,
     /// Are k indices in pairs?
     pub(super) in_pairs: bool,
     /// Number of interleaved panels.
@@ -180,7 +180,7 @@ impl Packing {
     pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], left: Left, abreast: i64) -> Option<PackedWindow> {
         let ((param, window), others) = windows.split_first()?;
         // With several, none must be rounded more than its own format permits.
-        let kept = windows.iter().any(|(p, _)| self.choice.of(&p.name) == WeightFormat::F32);
+        let kept = windows.iter().any(|(p, _)| self.choice.format_of(&p.name) == WeightFormat::F32);
         let format = match (window.elem, if kept { WeightFormat::F32 } else { self.choice.format }) {
             (Elem::F32, format) => format,
             (Elem::BF16, WeightFormat::F32) => WeightFormat::Bf16,
@@ -234,9 +234,9 @@ impl Packing {
         let abreast = known.map_or(if fills { abreast.max(1) } else { 1 }, |w| w.abreast);
         let count = count / abreast;
         // A part for all layers, with the view's batch axes, including repeated ones.
-        let part = |offset: u64, elem: Elem, rows: i64| -> Option<(Part, u64)> {
+        let part = |offset: u64, elem: Elem, rows: i64| -> Option<(PackedPanels, u64)> {
             let panels: &[i64] = match (in_pairs, abreast) {
-                (true, _) => &[count, pairs::of(rows), columns, 2],
+                (true, _) => &[count, pairs::count_pairs(rows), columns, 2],
                 (false, 1) => &[count, rows, columns],
                 (false, n) => &[count, rows, n, columns],
             };
@@ -248,7 +248,7 @@ impl Packing {
             let whole = BufferType { elem, strides: tile::row_major(&all), shape: all };
             let own = |list: &[Dim]| list.get(counts.len()..).unwrap_or_default().to_vec();
             let (shape, strides) = with_repeats(window, &kept, &own(&whole.shape), &own(&whole.strides));
-            Some((Part { offset, whole, shape, strides }, end))
+            Some((PackedPanels { offset, whole, shape, strides }, end))
         };
         let (panels, mut end) =
             part(known.map_or(self.bytes, |w| w.offset), format.elem(), quantise::rows(format.bits(), *k))?;
@@ -451,7 +451,7 @@ fn pack(name: &str, columns: i64, from: &View, elem: Elem) -> (Kernel, View) {
     let is_dense = |axis: usize| from.strides.get(axis).and_then(Dim::as_const) == Some(1);
     let transposed = is_dense(rank - 2) && !is_dense(rank - 1);
     let most = tile_size(&n, columns);
-    let step = tile_size(&k, if transposed { TRANSPOSED_STEPS } else { STEPS });
+    let step = tile_size(&k, if transposed { PACKED_TRANSPOSED_STEPS } else { PACKED_STEPS });
     // Consecutive points read consecutive memory.
     let (panel, point) = if transposed {
         let panel = kb.grid_axis(&n, most);

@@ -22,7 +22,7 @@ use crate::tile::{
 const PAIRS: i64 = 64;
 
 /// Number of pairs of k indices.
-pub(super) fn of(steps: i64) -> i64 {
+pub(super) fn count_pairs(steps: i64) -> i64 {
     steps.div_euclid(2) + steps.rem_euclid(2)
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Pairs {
 pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     let (lead, [k, n]) = from.shape.split_last_chunk::<2>().ok_or("an operand of a product has two axes or more")?;
     let k = k.as_const().filter(|k| *k > 0).ok_or("pairs of an unknown number of steps")?;
-    let (rank, all) = (from.shape.len(), of(k));
+    let (rank, all) = (from.shape.len(), count_pairs(k));
     let count = match n.as_const() {
         Some(n) => Dim::from(n.saturating_add(columns - 1).div_euclid(columns)),
         None => n.clone(),
@@ -69,7 +69,7 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     let half = |first: i64| {
         let mut view = from.slice(rank - 2, &Dim::from(first), &Dim::from(k));
         if let (Some(extent), Some(stride)) = (view.shape.get_mut(rank - 2), view.strides.get_mut(rank - 2)) {
-            *extent = Dim::from(of(k - first));
+            *extent = Dim::from(count_pairs(k - first));
             *stride = stride.mul(&Dim::from(2));
         }
         view

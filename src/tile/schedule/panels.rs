@@ -41,12 +41,12 @@ use super::formats::{WeightChoice, WeightFormat};
 use super::halves;
 use super::jam::{self, jam_panels};
 use super::joined::{self, Joined};
-use super::packing::{self, Left, Packing, Panels, Part};
+use super::packing::{self, Left, PackedPanels, Packing, Panels};
 use super::pairs;
 use super::plans::{
-    At, Choice, Variant, buffer, choose_by_count, in_entry, new_slot, put_back, slot_type, value_before,
+    Choice, LaunchPosition, Variant, buffer, choose_by_count, in_entry, new_slot, put_back, slot_type, value_before,
 };
-use super::products::{LEAST_ROWS, Product, tile_rows};
+use super::products::{LEAST_ROWS, MatmulParts, tile_rows};
 use super::step::{Changed, Log};
 use super::tensor_cores;
 use super::unpack::unpack;
@@ -77,8 +77,8 @@ pub(super) fn choose(
     machine: &Machine,
     weights: &WeightChoice,
 ) -> Result<(Packing, BTreeSet<String>), String> {
-    let products: BTreeMap<String, Product> =
-        module.kernels.iter().filter_map(|k| Some((k.name.clone(), Product::of(k)?))).collect();
+    let products: BTreeMap<String, MatmulParts> =
+        module.kernels.iter().filter_map(|k| Some((k.name.clone(), MatmulParts::find(k)?))).collect();
     let joined = joined::find(module);
     let mut packing = Packing::new(machine.panel, !machine.reads_in_place, weights.clone());
     if products.is_empty() {
@@ -150,7 +150,7 @@ struct New<'a> {
     machine: &'a Machine,
     params: &'a [ParamDecl],
     old: &'a [Kernel],
-    products: &'a BTreeMap<String, Product>,
+    products: &'a BTreeMap<String, MatmulParts>,
     /// Contents of the packed area; `None` if they are not recognised, and stay unchanged.
     joined: Option<Vec<Joined>>,
     /// The names of the kernels made from each kernel, in order.
@@ -257,7 +257,7 @@ impl Walk<'_, '_> {
         let [a, _] = product.operands(kernel).ok_or("a product without operands")?;
         let operand = *data.operands.get(RIGHT).ok_or("a product without its right operand")?;
         let window = View::trace(&self.plan.body, operand).ok_or("a product whose right operand is not a buffer")?;
-        let at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
+        let at = LaunchPosition { block, inst, loc: data.loc, out: data.operands.last().copied() };
         let mut own = self.take_views(block, inst);
         let pieces = self.cut(product, kernel, &window, at);
         let sliced = pieces.is_some();
@@ -388,7 +388,7 @@ impl Walk<'_, '_> {
         product: &ByIntegers<'_>,
         operands: &[Value],
         window: &View,
-        (arch, at): (GpuArch, At),
+        (arch, at): (GpuArch, LaunchPosition),
     ) -> Result<Vec<Variant>, String> {
         let ByIntegers { kernel, rows, panels } = product;
         let (own, points) = panels.without_repeats();
@@ -443,7 +443,7 @@ impl Walk<'_, '_> {
         panels: &Panels,
         window: &View,
         elem: Elem,
-        at: At,
+        at: LaunchPosition,
     ) -> Result<Option<(LaunchOf, View)>, String> {
         let Some([k, n]) = window.shape.last_chunk::<2>() else { return Ok(None) };
         let (Some(k), Some(n)) = (k.as_const(), n.as_const()) else { return Ok(None) };
@@ -472,7 +472,13 @@ impl Walk<'_, '_> {
     /// The number of panels that a grid point of a matmul should compute, and the number to
     /// interleave: several if the launch reads the same ones in all iterations of the innermost
     /// enclosing loop.
-    fn panels_at_once(&self, product: &Product, kernel: &Kernel, window: &View, block: Block) -> Option<(i64, i64)> {
+    fn panels_at_once(
+        &self,
+        product: &MatmulParts,
+        kernel: &Kernel,
+        window: &View,
+        block: Block,
+    ) -> Option<(i64, i64)> {
         let machine = self.new.machine;
         let (_, layers) = self.columns(window)?;
         let innermost = self.loops.iter().find(|l| l.blocks.contains(&block))?;
@@ -518,7 +524,7 @@ impl Walk<'_, '_> {
         &mut self,
         window: &View,
         (rows, left, abreast): (&Dim, Left, i64),
-        at: At,
+        at: LaunchPosition,
         kernel: &str,
     ) -> Result<Option<Panels>, String> {
         if let Some(panels) = self.parameter_panels(window, left, abreast, at) {
@@ -549,7 +555,13 @@ impl Walk<'_, '_> {
 
     /// A launch that rounds the left operand of a matmul to `bf16`, and changes the kernel to read
     /// that; returns the buffer.
-    fn rounded(&mut self, made: &mut Kernel, launch: &InstData, at: At, kernel: &str) -> Result<Option<Value>, String> {
+    fn rounded(
+        &mut self,
+        made: &mut Kernel,
+        launch: &InstData,
+        at: LaunchPosition,
+        kernel: &str,
+    ) -> Result<Option<Value>, String> {
         let operand = launch.operands.get(LEFT).ok_or("a product without its left operand")?;
         let from = View::trace(&self.plan.body, *operand).ok_or("a product whose operand is not a buffer")?;
         let rounded = halves::round(&from, Value::from_u32(0)).ok_or("a left operand of fewer than two axes")?;
@@ -625,11 +637,11 @@ impl Walk<'_, '_> {
 
     /// The column ranges of a matmul whose parameters' panels cannot be adjacent; `None` if it is
     /// not split.
-    fn cut(&mut self, product: &Product, kernel: &Kernel, window: &View, at: At) -> Option<Vec<Piece>> {
+    fn cut(&mut self, product: &MatmulParts, kernel: &Kernel, window: &View, at: LaunchPosition) -> Option<Vec<Piece>> {
         let (windows, layers) = self.columns(window)?;
         let ((_, first), panel) = (windows.split_last()?, self.new.machine.panel);
         let width = |v: &View| v.shape.last().and_then(Dim::as_const);
-        let mut formats = windows.iter().map(|(p, _)| self.packing.choice.of(&p.name));
+        let mut formats = windows.iter().map(|(p, _)| self.packing.choice.format_of(&p.name));
         let format = formats.next();
         // Parameters in their own format have separate panels.
         let alike = formats.all(|other| Some(other) == format);
@@ -653,7 +665,7 @@ impl Walk<'_, '_> {
     }
 
     /// A view of a parameter, or of several, as panels of the packed area.
-    fn parameter_panels(&mut self, window: &View, left: Left, abreast: i64, at: At) -> Option<Panels> {
+    fn parameter_panels(&mut self, window: &View, left: Left, abreast: i64, at: LaunchPosition) -> Option<Panels> {
         let (windows, layers) = self.columns(window)?;
         let windows: Vec<(ParamDecl, View)> = windows.into_iter().map(|(p, v)| (p.clone(), v)).collect();
         let windows: Vec<(&ParamDecl, View)> = windows.iter().map(|(p, v)| (p, v.clone())).collect();
@@ -664,7 +676,7 @@ impl Walk<'_, '_> {
     }
 
     /// A view of a part of the packed area, for one layer.
-    fn packed_view(&mut self, part: Part, layers: &[Value], at: At) -> View {
+    fn packed_view(&mut self, part: PackedPanels, layers: &[Value], at: LaunchPosition) -> View {
         let known = self.packed.get(&part.offset).copied();
         let root = known.unwrap_or_else(|| {
             let root = in_entry(

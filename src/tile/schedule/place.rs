@@ -63,8 +63,8 @@ use super::sources::{sources, stored};
 use super::step::{Changed, Log, unscheduled};
 use crate::source::Loc;
 use crate::tile::{
-    Block, Body, Inst, InstData, Kernel, Machine, Module, Op, Pitch, Processor, Space, State, Terminator,
-    TileType, Tiled, Type, Value,
+    Block, Body, Inst, InstData, Kernel, Machine, Module, Op, Pitch, Processor, Space, State, Terminator, TileType,
+    Tiled, Type, Value,
 };
 
 /// Places every kernel; it is then scheduled.

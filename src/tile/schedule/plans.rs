@@ -14,7 +14,7 @@ use crate::tile::{
 
 /// A launch: its block and index, and the buffer of its result.
 #[derive(Clone, Copy)]
-pub(super) struct At {
+pub(super) struct LaunchPosition {
     pub(super) block: Block,
     pub(super) inst: Inst,
     pub(super) loc: Loc,
@@ -22,7 +22,7 @@ pub(super) struct At {
 }
 
 /// Inserts an operation before a launch; returns its result, of type `ty`.
-pub(super) fn value_before(body: &mut Body, at: At, op: Op, operands: Vec<Value>, ty: Type) -> Value {
+pub(super) fn value_before(body: &mut Body, at: LaunchPosition, op: Op, operands: Vec<Value>, ty: Type) -> Value {
     let made = body.make_inst(op, operands, Some(ty), at.loc);
     body.insert_before(at.block, at.inst, made);
     result_of(body, made)
@@ -114,7 +114,7 @@ pub(super) fn choose_by_count(plan: &mut Plan, choice: Choice) -> Result<(), Str
 }
 
 /// Reinserts a view that was removed before a launch, after the views that it depends on.
-pub(super) fn put_back(body: &mut Body, at: At, taken: &mut Vec<Inst>, v: Value) {
+pub(super) fn put_back(body: &mut Body, at: LaunchPosition, taken: &mut Vec<Inst>, v: Value) {
     let Some(n) = taken.iter().position(|view| body.inst(*view).result == Some(v)) else { return };
     let view = taken.remove(n);
     for operand in body.inst(view).operands.clone() {
@@ -124,7 +124,7 @@ pub(super) fn put_back(body: &mut Body, at: At, taken: &mut Vec<Inst>, v: Value)
 }
 
 /// The buffer of a view, before a launch: the root itself if they are identical, else a view of it.
-pub(super) fn buffer(body: &mut Body, at: At, view: &View) -> Value {
+pub(super) fn buffer(body: &mut Body, at: LaunchPosition, view: &View) -> Value {
     let ty = view.buffer_type();
     if body.ty(view.root).buffer() == Some(&ty) && view.offset == Dim::zero() && view.dynamic.is_empty() {
         return view.root;
@@ -136,7 +136,7 @@ pub(super) fn buffer(body: &mut Body, at: At, view: &View) -> Value {
 
 /// Adds a slot for a launch to the arena, after its result's slot and `others` more; returns its
 /// number.
-pub(super) fn new_slot(plan: &mut Plan, bytes: &Dim, at: At, others: u32) -> u32 {
+pub(super) fn new_slot(plan: &mut Plan, bytes: &Dim, at: LaunchPosition, others: u32) -> u32 {
     let body = &plan.body;
     let root = at.out.and_then(|v| View::trace(body, v)).and_then(|v| body.def_inst(v.root));
     let number = match root.map(|d| &d.op) {
@@ -172,7 +172,13 @@ pub(super) fn slot_type(plan: &Plan, bytes: &Dim, ty: &BufferType) -> BufferType
 
 /// Defines a buffer in the entry block, which dominates everything: after a launch's result and the
 /// instructions in `added`, if these are there.
-pub(super) fn in_entry(plan: &mut Plan, added: &mut BTreeSet<Inst>, op: Op, ty: BufferType, at: At) -> Value {
+pub(super) fn in_entry(
+    plan: &mut Plan,
+    added: &mut BTreeSet<Inst>,
+    op: Op,
+    ty: BufferType,
+    at: LaunchPosition,
+) -> Value {
     let body = &mut plan.body;
     let entry = body.entry();
     let root = at.out.and_then(|v| View::trace(body, v)).map(|v| v.root);

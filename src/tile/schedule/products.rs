@@ -49,7 +49,7 @@ use crate::tile::{
 
 /// Minimum and maximum number of rows of a result tile.
 pub(super) const LEAST_ROWS: i64 = 64;
-const MOST_ROWS: i64 = 256;
+const MAX_ROWS: i64 = 256;
 /// Maximum number of elements of the left operand that a tile reads, over all of K.
 const LEFT_ELEMENTS: i64 = 128 * 768;
 /// Assumed K if it is not a constant.
@@ -62,7 +62,7 @@ const LEFT_PAIRS: i64 = 4 * LEFT_ELEMENTS;
 pub(super) fn tile_rows(k: &Dim, in_pairs: bool) -> i64 {
     let steps = k.as_const().unwrap_or(UNKNOWN_STEPS).max(1);
     let most = if in_pairs { LEFT_PAIRS } else { LEFT_ELEMENTS };
-    let mut rows = MOST_ROWS;
+    let mut rows = MAX_ROWS;
     while rows > LEAST_ROWS && rows.saturating_mul(steps) > most {
         rows /= 2;
     }
@@ -81,7 +81,7 @@ struct Axis {
 }
 
 /// The parts of a matmul in a kernel.
-pub(super) struct Product {
+pub(super) struct MatmulParts {
     rows: Axis,
     cols: Axis,
     /// The work on its result.
@@ -91,9 +91,9 @@ pub(super) struct Product {
     right_loads: Vec<Inst>,
 }
 
-impl Product {
+impl MatmulParts {
     /// The matmul that a kernel's description states, if its epilogue is the same for other tiles.
-    pub(super) fn of(kernel: &Kernel) -> Option<Product> {
+    pub(super) fn find(kernel: &Kernel) -> Option<MatmulParts> {
         let Some(Compute::Matmul { .. }) = kernel.compute else { return None };
         let epilogue = matmul::epilogue(kernel)?;
         let is_read = |n: usize| kernel.params.get(n).is_some_and(|p| p.mode == ParamMode::In);
@@ -111,7 +111,7 @@ impl Product {
         let n = kernel.grid.len();
         let (rows, cols) = (axis(n - 2, *rows)?, axis(n - 1, *cols)?);
         let [left_loads, right_loads] = [loads_of(0)?, loads_of(1)?];
-        Some(Product { rows, cols, epilogue, left_loads, right_loads })
+        Some(MatmulParts { rows, cols, epilogue, left_loads, right_loads })
     }
 
     fn loads(&self, body: &Body, v: Value, loads: &[Inst]) -> bool {

@@ -84,14 +84,14 @@ pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Re
 
 /// Puts a kernel's matmul into a loop over blocks of k, if K is too large; returns whether it was.
 pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) -> bool {
-    let Some(product) = Product::find(&kernel.body, cpu) else { return false };
+    let Some(product) = SplitMatmul::find(&kernel.body, cpu) else { return false };
     *kernel = product.rebuild(kernel);
     simplify(&mut kernel.body);
     true
 }
 
 /// A matmul to be put into a loop.
-struct Product {
+struct SplitMatmul {
     /// The instructions before it, including its accumulator and constants, and those after it.
     before: Vec<Inst>,
     after: Vec<Inst>,
@@ -129,9 +129,9 @@ fn load(body: &Body, v: Value, is_left: bool) -> Option<Load> {
     (first.op == Op::Const(Scalar::Int(0))).then_some(Load { inst, place, per_index })
 }
 
-impl Product {
+impl SplitMatmul {
     /// The matmul of a kernel, if K exceeds a block.
-    fn find(body: &Body, cpu: Cpu) -> Option<Product> {
+    fn find(body: &Body, cpu: Cpu) -> Option<SplitMatmul> {
         let [block] = body.layout.as_slice() else { return None };
         let insts = &body.block(*block).insts;
         let is_dot = |i: &Inst| matches!(body.inst(*i).op, Op::Dot { .. });
@@ -158,7 +158,7 @@ impl Product {
             && !after.iter().any(|i| is_dot(i) || used_later(i));
         let fits = body.inst(filled).op == Op::Full && is_alone && steps > block;
         let (before, after, acc) = ([before, &constants].concat(), after.to_vec(), *acc);
-        fits.then_some(Product { before, after, dot, left, right, acc, steps, block })
+        fits.then_some(SplitMatmul { before, after, dot, left, right, acc, steps, block })
     }
 
     /// The kernel with the matmul in a loop.
@@ -184,7 +184,7 @@ impl Product {
             }
             [] => false,
         };
-        let (steps, acc) = (Dim::from(self.steps), copies.of(self.acc));
+        let (steps, acc) = (Dim::from(self.steps), copies.copy_of(self.acc));
         let sum = kb.summed(&steps, self.block, is_stored, acc, |kb, k, steps, acc| {
             let a = copies.part(kb, &self.left, k, |t| t.cols = steps);
             let b = copies.part(kb, &self.right, k, |t| t.rows = steps);
@@ -211,14 +211,14 @@ struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    fn of(&self, v: Value) -> Value {
+    fn copy_of(&self, v: Value) -> Value {
         self.now[v].unwrap_or(v)
     }
 
     fn ty(&self, v: Value) -> Type {
         let mut ty = self.old.ty(v).clone();
         if let Type::Tile(t) = &mut ty {
-            [&mut t.rows, &mut t.cols].into_iter().filter_map(Extent::bound_mut).for_each(|v| *v = self.of(*v));
+            [&mut t.rows, &mut t.cols].into_iter().filter_map(Extent::bound_mut).for_each(|v| *v = self.copy_of(*v));
         }
         ty
     }
@@ -227,7 +227,7 @@ impl Copies<'_> {
     fn inst(&mut self, kb: &mut KernelBuilder, i: Inst) {
         let data = self.old.inst(i);
         kb.at(data.loc);
-        let operands = data.operands.iter().map(|v| self.of(*v)).collect();
+        let operands = data.operands.iter().map(|v| self.copy_of(*v)).collect();
         let made = kb.push(data.op.clone(), operands, data.result.map(|v| self.ty(v)));
         if let Some(v) = data.result {
             self.now[v] = made;
@@ -245,7 +245,7 @@ impl Copies<'_> {
             }
         };
         let operands = data.operands.iter().enumerate();
-        let operands = operands.map(|(n, v)| if n == load.place { index } else { self.of(*v) }).collect();
+        let operands = operands.map(|(n, v)| if n == load.place { index } else { self.copy_of(*v) }).collect();
         let mut ty = data.result.map_or(Type::Index, |v| self.ty(v));
         if let Type::Tile(t) = &mut ty {
             part(t);

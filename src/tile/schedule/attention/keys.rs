@@ -50,7 +50,7 @@ impl Running {
     }
 
     /// The state held in these values; `None` if their number does not fit.
-    pub(super) fn of(values: &[Value]) -> Option<Running> {
+    pub(super) fn from_values(values: &[Value]) -> Option<Running> {
         let (next, heads) = values.split_first()?;
         let heads = heads.chunks_exact(3).map(|head| match *head {
             [highest, sum, result] => Some(Softmax { highest, sum, result }),
@@ -368,7 +368,7 @@ impl AttentionKernel {
     /// One loop over blocks of keys.
     fn round(&self, kb: &mut KernelBuilder, queries: &[Value], now: Running, round: Round) -> Option<Running> {
         let blocks = kb.begin_loop(&now.carried());
-        let now = Running::of(&blocks.args)?;
+        let now = Running::from_values(&blocks.args)?;
         let more = kb.compare_scalars(CmpOp::Lt, now.next, round.end);
         kb.enter_loop(&blocks, more);
         let keys = if round.whole {

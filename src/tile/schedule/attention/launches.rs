@@ -20,7 +20,7 @@ use super::variants::{Divided, ScratchSlot, Variant, Variants};
 use crate::scalar::{CmpOp, Scalar};
 use crate::shape::Elem;
 use crate::tile::attention::{Described, KEYS, VALUES};
-use crate::tile::schedule::plans::{At, buffer, in_entry, new_slot, slot_type, value_before};
+use crate::tile::schedule::plans::{LaunchPosition, buffer, in_entry, new_slot, slot_type, value_before};
 use crate::tile::{
     Block, BlockCall, Body, Inst, Kernel, Kernels, Machine, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State,
     Terminator, Type, Value, View, numbered_kind, simplify,
@@ -170,7 +170,7 @@ impl Walk<'_> {
         let found = body.block(block).insts.iter().find_map(|inst| Some((*inst, *self.variants.get(inst)?)));
         let Some((inst, variants)) = found else { return Ok(None) };
         let data = body.inst(inst).clone();
-        let mut at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
+        let mut at = LaunchPosition { block, inst, loc: data.loc, out: data.operands.last().copied() };
         let mut roots = Vec::new();
         for v in &data.operands {
             roots.push(View::trace(body, *v).ok_or("an operand of an attention is not a buffer")?);
@@ -201,7 +201,7 @@ impl Walk<'_> {
     }
 
     /// Creates the slots up to root `last`, if that is a slot.
-    fn make_slots(&mut self, what: &mut Expansion<'_>, last: Value, at: At) -> Result<(), String> {
+    fn make_slots(&mut self, what: &mut Expansion<'_>, last: Value, at: LaunchPosition) -> Result<(), String> {
         while usize::try_from(last.as_u32()).is_ok_and(|last| last >= what.roots.len()) {
             let others = what.roots.len() - what.operands;
             let ScratchSlot { bytes, ty } = what.variants.slots.get(others).ok_or("an attention without its slot")?;
@@ -226,7 +226,7 @@ impl Walk<'_> {
 
     /// Emits a variant before the launch; if the variant branches, the launch moves to the block
     /// where the branches meet.
-    fn emit(&mut self, variant: &Variant, what: &mut Expansion<'_>, at: &mut At) -> Result<(), String> {
+    fn emit(&mut self, variant: &Variant, what: &mut Expansion<'_>, at: &mut LaunchPosition) -> Result<(), String> {
         match variant {
             Variant::Launches(list) => {
                 for launch in list {

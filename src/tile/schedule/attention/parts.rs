@@ -37,10 +37,10 @@ use crate::tile::{
 /// Largest number of queries for which keys are divided.
 pub(in crate::tile::schedule) const FEW_QUERIES: i64 = 16;
 /// Largest number of parts: the combining kernel reads the results of all of them.
-const MOST_PARTS: i64 = 32;
+const MAX_PARTS: i64 = 32;
 /// Largest number of heads that share a block: each has its own maximum, sum, result and partial
 /// sums in registers.
-const MOST_HEADS: i64 = 8;
+const MAX_HEADS: i64 = 8;
 /// Bytes of shared memory that a block of several heads may need, on every GPU, beside those
 /// reserved for matmuls and reductions.
 const SHARED: i64 = 80 << 10;
@@ -82,7 +82,7 @@ pub(in crate::tile::schedule) enum Whole {
 impl Reads<'_> {
     /// The number of parts: as many as let all blocks run at once with [`Reads::busy`] of them on
     /// every multiprocessor, but with at least two blocks of keys in each part, since the first
-    /// block's reads are not hidden behind computation; and at most [`MOST_PARTS`].
+    /// block's reads are not hidden behind computation; and at most [`MAX_PARTS`].
     ///
     /// With fewer blocks, memory is read proportionally slower; parts cost a second launch and the
     /// stores of their results. So 32 heads of 4096 keys, 134 MB of `f32`, read by 32 blocks of
@@ -97,7 +97,7 @@ impl Reads<'_> {
         }
         let known = self.points.iter().map(|d| d.as_const().unwrap_or(1).max(1));
         let blocks = known.fold(1, i64::saturating_mul);
-        let enough = self.busy * Gpu::of(self.arch).processors;
+        let enough = self.busy * Gpu::for_arch(self.arch).processors;
         let keys = self.keys.as_const().unwrap_or(UNKNOWN).max(0);
         let of_keys = keys.saturating_add(self.block - 1) / self.block;
         if enough / blocks < 2 {
@@ -106,7 +106,7 @@ impl Reads<'_> {
         if of_keys < 4 {
             return Err(Whole::FewKeys);
         }
-        let parts = (enough / blocks).min(of_keys / 2).min(MOST_PARTS);
+        let parts = (enough / blocks).min(of_keys / 2).min(MAX_PARTS);
         let all = [blocks, keys, self.bytes].into_iter().fold(1, i64::saturating_mul);
         let read = |parts: i64| all.saturating_mul(enough) / (blocks * parts).min(enough);
         let pays = read(parts).saturating_add(LAUNCH_BYTES).saturating_mul(5) <= read(1).saturating_mul(4);
@@ -126,7 +126,7 @@ pub(in crate::tile::schedule) struct PartialResults {
 
 /// The part of the keys that a block processes.
 #[derive(Clone, Copy)]
-pub(in crate::tile::schedule) struct Part {
+pub(in crate::tile::schedule) struct KeyRange {
     /// Index of the part, a grid point.
     pub(in crate::tile::schedule) number: Value,
     /// First key, and the end of the keys (exclusive).
@@ -162,7 +162,7 @@ impl PartialResults {
         own: usize,
         keys: &Dim,
         block: i64,
-    ) -> Option<Part> {
+    ) -> Option<KeyRange> {
         let (sums, statistics) = (kb.param(own)?, kb.param(own + 1)?);
         let number = kb.grid_axis(&self.parts.into(), 1);
         let all = kb.dim(keys);
@@ -174,7 +174,7 @@ impl PartialResults {
         let length = kb.times(blocks, block);
         let start = kb.index_binary(BinaryOp::Mul, number, length);
         let end = kb.index_binary(BinaryOp::Add, start, length);
-        Some(Part { number, start, end, sums, statistics })
+        Some(KeyRange { number, start, end, sums, statistics })
     }
 
     /// The kernel that combines the parts; its parameters are the attention's, then the partial
@@ -232,7 +232,7 @@ impl PartialResults {
     }
 }
 
-impl Part {
+impl KeyRange {
     /// The initial maximum and sum: a sink's score and weight for the first part, `-inf` and 0 for
     /// the others.
     pub(in crate::tile::schedule) fn of_first(self, kb: &mut KernelBuilder, [highest, sum]: [Value; 2]) -> [Value; 2] {
@@ -271,7 +271,7 @@ impl Group {
     /// The group of an attention on a GPU, with as many heads as fit. Heads whose width is unknown
     /// or exceeds a tile are not grouped, nor are heads with different masks where masks decide
     /// which blocks are visited.
-    pub(super) fn of(unscheduled: &Kernel, found: &Described, machine: Machine) -> Option<Group> {
+    pub(super) fn find(unscheduled: &Kernel, found: &Described, machine: Machine) -> Option<Group> {
         machine.gpu()?;
         let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
         let (lead, [_, width]) = ty(QUERIES)?.shape.split_last_chunk::<2>()?;
@@ -282,7 +282,7 @@ impl Group {
         // Shared values are kept; each head has its own queries, two results and scores.
         let bytes = |heads: i64| 4 * machine.keys * values + heads * (4 * (width + 2 * values) + 1024);
         // A schedule for which this is still too large tries tiles of fewer columns.
-        let most = MOST_HEADS.min(machine.queries / 4);
+        let most = MAX_HEADS.min(machine.queries / 4);
         let heads = (2..=most).rev().find(|n| all % n == 0 && bytes(*n) <= SHARED)?;
         let steps = &found.attention.steps;
         let from = first_hiding(steps.iter()).unwrap_or(steps.len());
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     /// Parts for `heads` heads, keys in blocks of 64, 1 KiB each with its value.
-    fn of(heads: &[Dim], keys: impl Into<Dim>) -> Result<i64, Whole> {
+    fn count_parts(heads: &[Dim], keys: impl Into<Dim>) -> Result<i64, Whole> {
         let keys = &keys.into();
         let queries = &1.into();
         Reads { arch: GpuArch::Sm90a, points: heads, queries, keys, block: 64, bytes: 1024, busy: 4 }.parts()
@@ -330,7 +330,7 @@ mod tests {
         // again.
         assert_eq!(of(&[32.into()], unknown.clone()), Ok(16));
         assert_eq!(of(&[60.into()], unknown.clone()), Ok(8));
-        assert_eq!(of(&[Dim::symbol("B"), 8.into()], 65536), Ok(MOST_PARTS));
+        assert_eq!(of(&[Dim::symbol("B"), 8.into()], 65536), Ok(MAX_PARTS));
         // Two blocks of keys each.
         assert_eq!(of(&[8.into()], 64 * 9), Ok(4));
         assert_eq!(of(&[8.into()], 64 * 3), Err(Whole::FewKeys));
@@ -354,6 +354,6 @@ mod tests {
     fn more_points_than_a_number_can_count() {
         // The product is 2^64, or 0 where it wraps.
         assert_eq!(of(&[Dim::from(1 << 32), Dim::from(1 << 32)], Dim::symbol("T")), Err(Whole::EnoughBlocks));
-        assert_eq!(of(&[], i64::MAX), Ok(MOST_PARTS));
+        assert_eq!(of(&[], i64::MAX), Ok(MAX_PARTS));
     }
 }

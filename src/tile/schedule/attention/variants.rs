@@ -25,9 +25,9 @@ use crate::tile::{BufferType, Kernel, Kernels, Machine, State, Value, View, copy
 /// Smallest number of queries for which interleaved keys and values are copied. Measured on 12
 /// heads of 64: copying saves a twentieth of the time for 256 queries, a quarter for 1024, two
 /// fifths for 2048.
-const MANY: i64 = 256;
+const MIN_COPIED_QUERIES: i64 = 256;
 /// The same for keys and values that each tile of queries would convert again.
-const SEVERAL: i64 = 64;
+const MIN_CONVERTED_QUERIES: i64 = 64;
 
 /// How an attention is computed.
 pub(super) enum Variant {
@@ -217,7 +217,7 @@ impl Choice<'_> {
             return self.of_f32(true);
         }
         // With fewer queries, copies do not pay.
-        self.from(&count, SEVERAL, |choice, enough| match enough {
+        self.from(&count, MIN_CONVERTED_QUERIES, |choice, enough| match enough {
             true => choice.in_pairs(),
             false => choice.of_f32(false),
         })
@@ -377,10 +377,10 @@ fn queries_that_pay(from: &View) -> Option<i64> {
     let width = from.shape.last()?;
     let dense = |stride: &Dim| stride.as_const() == Some(1);
     if from.elem != Elem::F32 || !dense(row) && !dense(col) {
-        return Some(SEVERAL);
+        return Some(MIN_CONVERTED_QUERIES);
     }
     // Row-major or column-major already.
-    if dense(row) || row == width { None } else { Some(MANY) }
+    if dense(row) || row == width { None } else { Some(MIN_COPIED_QUERIES) }
 }
 
 /// Whether each row is contiguous.
@@ -401,7 +401,7 @@ pub(in crate::tile::schedule) fn parts_in_runs(
     let keys = k.shape.get(lead.len())?;
     let mut points = lead.to_vec();
     let side_by_side = [k, v].iter().all(|b| b.is_dense(lead.len() + 1));
-    if let Some(Group { axis, heads }) = Group::of(unscheduled, found, machine).filter(|_| side_by_side)
+    if let Some(Group { axis, heads }) = Group::find(unscheduled, found, machine).filter(|_| side_by_side)
         && let Some(n) = points.get(axis).and_then(Dim::as_const)
     {
         points[axis] = (n / heads).into();

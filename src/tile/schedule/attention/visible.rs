@@ -125,7 +125,7 @@ impl AttentionKernel {
         let end = hiding.end(kb);
         let end = self.part.map_or(end, |part| part.end_before(kb, end));
         let rounds = kb.begin_loop(&now.carried());
-        let now = Running::of(&rounds.args)?;
+        let now = Running::from_values(&rounds.args)?;
         let more = kb.compare_scalars(CmpOp::Lt, now.next, end);
         kb.enter_loop(&rounds, more);
         let Seen { keys: block, always, ever } = hiding.block_at(kb, now.next, end)?;

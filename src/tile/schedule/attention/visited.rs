@@ -28,7 +28,7 @@ use crate::tile::{BufferType, Extent, Kernel, KernelBuilder, Machine, Module, Op
 /// Assumed size of a dimension that is known only at run time.
 const LENGTH: i64 = 4096;
 /// Largest number of blocks that are counted; with more, there is no result.
-const MOST_BLOCKS: i64 = 1 << 17;
+const MAX_BLOCKS: i64 = 1 << 17;
 
 /// The blocks of keys that an attention visits, in each head.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,7 +85,7 @@ fn count(unscheduled: &Kernel, found: &Described, machine: Machine) -> Option<Vi
     let (s, t) = (value(&rows(of_q)?)?, value(&rows(of_k)?)?);
     let count = |extent: i64, size: i64| (extent - 1) / size.max(1) + 1;
     let (tiles, blocks) = (count(s, bounds.queries), count(t, bounds.keys));
-    let all = tiles.checked_mul(blocks).filter(|n| *n <= MOST_BLOCKS)?;
+    let all = tiles.checked_mul(blocks).filter(|n| *n <= MAX_BLOCKS)?;
     let kernel = bounds.with_result([tiles, blocks]);
     let size = usize::try_from(all).ok()?;
     let mut args = vec![Argument::Buffer(Vec::new()); kernel.params.len()];

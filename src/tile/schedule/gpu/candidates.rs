@@ -13,7 +13,7 @@ use crate::tile::{BufferType, Kernel, Machine, Module, computed, row_major};
 
 /// Candidates pay off for at least this many elements: with fewer, all comparisons take less time
 /// than two more launches.
-const MANY: i64 = 8 * CANDIDATES_OF;
+const MIN_ELEMENTS: i64 = 8 * CANDIDATES_OF;
 
 /// Applies the rewrite to top-k kernels; returns the names of the new kernels.
 ///
@@ -30,13 +30,13 @@ fn pays(found: &Order) -> bool {
 
 /// Why there are no candidates.
 fn why_not(found: &Order) -> Option<String> {
-    let is_long = found.x.shape.last().is_some_and(|d| d.as_const().is_none_or(|n| n >= MANY));
+    let is_long = found.x.shape.last().is_some_and(|d| d.as_const().is_none_or(|n| n >= MIN_ELEMENTS));
     if found.room.is_some() {
         Some("more than a few are wanted".to_string())
     } else if !found.descending {
         Some("the least come first".to_string())
     } else {
-        (!is_long).then(|| format!("an axis of less than {MANY}"))
+        (!is_long).then(|| format!("an axis of less than {MIN_ELEMENTS}"))
     }
 }
 

@@ -20,13 +20,13 @@
 //! | elementwise | [`MAP`] elements, some rows of 256 columns | a thread for each [`ELEMENTS`] |
 //! | elementwise, some tensors contiguous along rows, others along columns | [`TURNED`] rows and columns, twice as many of narrow elements | a thread for each [`ELEMENTS`] |
 //! | reductions of rows of at most [`WARP_ROW`] elements | [`ROWS`] rows | a warp for each row, without block barriers |
-//! | of longer rows that fit one tile | one row | [`MOST_WARPS`] warps |
-//! | of longer rows of constant length, in chunks | one row, chunks of [`CHUNK`] | [`MOST_WARPS`] warps |
+//! | of longer rows that fit one tile | one row | [`MAX_WARPS`] warps |
+//! | of longer rows of constant length, in chunks | one row, chunks of [`CHUNK`] | [`MAX_WARPS`] warps |
 //! | of rows of any length | [`ROWS`] rows, chunks of [`WARP_ROW`] | a warp for each row |
 //! | reductions of rows that all read the same columns | unchanged, 8 rows, chunks of [`WARP_ROW`] | a warp for each row |
 //! | reductions whose neighbours are rows | unchanged | by work |
 //! | strict products of at least [`MANY_COLUMNS`] columns | twice [`PRODUCT`] rows and columns | 8 warps, a thread for 64 sums |
-//! | attention of few queries, with split keys (`attention::parts`) | unchanged | by work: [`MOST_WARPS`] warps for heads of 32 elements and more |
+//! | attention of few queries, with split keys (`attention::parts`) | unchanged | by work: [`MAX_WARPS`] warps for heads of 32 elements and more |
 //! | other products, and everything else | unchanged | a thread for each [`SUMS`] sums |
 //!
 //! A row of 768 elements reduced by one warp is 6 accesses of 16 bytes per lane, which overlap:
@@ -55,7 +55,7 @@
 
 use super::tiles::{Along, Axes, Axis};
 use crate::shape::Elem;
-use crate::tile::machine::{ENOUGH_BLOCKS, MOST_WARPS, WARP};
+use crate::tile::machine::{ENOUGH_BLOCKS, MAX_WARPS, WARP};
 use crate::tile::{Body, DotMode, Kernel, Op, Tiled};
 
 /// Elements of a run per thread, if there are enough.
@@ -85,10 +85,10 @@ const MANY_COLUMNS: i64 = 2048;
 const FEW_ROWS: i64 = 256;
 
 /// A loop whose launches have at most this many points becomes one kernel ([`super::persistent`]):
-/// two waves on an A100 with [`MOST_WARPS`] warps per block. A launch in a graph takes one to two
+/// two waves on an A100 with [`MAX_WARPS`] warps per block. A launch in a graph takes one to two
 /// microseconds, a grid barrier about one, a point of a matmul with 64 rows, columns and 256 k
 /// indices about as much as ten of these.
-pub(super) const MOST_POINTS: i64 = 2 * 2 * 108;
+pub(super) const MAX_POINTS: i64 = 2 * 2 * 108;
 
 /// Rows and columns of tiles that are transposed in shared memory. `all`: extents of the two axes,
 /// if known; `points`: points of the other axes; `bytes`: size of the narrowest element; `shared`:
@@ -128,7 +128,7 @@ pub(super) fn enlarge(kernel: &mut Kernel) -> bool {
     if !float || several {
         return false;
     }
-    let Some(mut axes) = Axes::of(kernel) else { return false };
+    let Some(mut axes) = Axes::find(kernel) else { return false };
     let of = |side| {
         let fits = |a: &Axis| a.side == Some(side) && matches!(a.along, Along::Grid(_)) && a.step == PRODUCT;
         axes.0.iter().position(fits)
@@ -158,7 +158,7 @@ pub(super) fn choose(kernel: &mut Kernel) -> (Tiled, bool) {
     if kernel.body.insts().any(|(_, _, d)| stands_alone(&d.op)) {
         return (choice, false);
     }
-    let Some(mut axes) = Axes::of(kernel) else { return (choice, false) };
+    let Some(mut axes) = Axes::find(kernel) else { return (choice, false) };
     let reduced =
         kernel.body.insts().find_map(|(_, _, d)| if let Op::Reduce { axis, .. } = d.op { Some(axis) } else { None });
     let before = axes.clone();
@@ -195,7 +195,7 @@ pub(super) fn choose(kernel: &mut Kernel) -> (Tiled, bool) {
             let Some(row) = row_length(&kernel.body, &axes, &loops) else { return (choice, false) };
             choice.loads_once = true;
             let rows = on_side(&axes, 0, grid).first().copied();
-            if let Some(rows) = rows.filter(|n| axes.0[*n].step == MOST_WARPS && shares_columns(&kernel.body)) {
+            if let Some(rows) = rows.filter(|n| axes.0[*n].step == MAX_WARPS && shares_columns(&kernel.body)) {
                 choice.warps = u32::try_from(axes.0[rows].step).ok();
                 resize_all(&mut axes, kernel, &loops, WARP_ROW);
                 return (choice, resized(&axes));
@@ -293,7 +293,7 @@ pub(in super::super) fn warps(body: &Body) -> u32 {
     for (_, _, data) in body.insts() {
         let threads = match &data.op {
             Op::Run { rows, cols, .. } => rows.capacity().saturating_mul(cols.capacity()) / ELEMENTS,
-            Op::Dot { mode: Some(DotMode::Split) } => MOST_WARPS * WARP,
+            Op::Dot { mode: Some(DotMode::Split) } => MAX_WARPS * WARP,
             Op::Dot { .. } | Op::Transpose => {
                 let tile = data.result.and_then(|v| body.ty(v).tile());
                 tile.map_or(1, |t| t.rows.capacity().saturating_mul(t.cols.capacity()) / SUMS)
@@ -302,6 +302,6 @@ pub(in super::super) fn warps(body: &Body) -> u32 {
         };
         most = most.max(threads);
     }
-    let warps = ((most + WARP - 1) / WARP).clamp(1, MOST_WARPS);
+    let warps = ((most + WARP - 1) / WARP).clamp(1, MAX_WARPS);
     u32::try_from(warps).unwrap_or(1).next_power_of_two()
 }

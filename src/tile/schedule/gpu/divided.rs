@@ -24,8 +24,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::plans::{At, buffer, in_entry, new_slot, slot_type};
-use super::super::products::Product;
+use super::super::plans::{LaunchPosition, buffer, in_entry, new_slot, slot_type};
+use super::super::products::MatmulParts;
 use super::super::step::{Changed, Log};
 use super::few_rows::{ROWS, begin_with_chunks, columns};
 use crate::scalar::{BinaryOp, Scalar};
@@ -42,7 +42,7 @@ use cranelift_entity::SecondaryMap;
 /// Possible numbers of parts.
 const PARTS: [i64; 4] = [2, 4, 8, 16];
 /// The k indices of a part must be a multiple of this: 16 bytes of any type.
-const STEPS: i64 = 16;
+const PART_MULTIPLE: i64 = 16;
 
 /// A matmul that is split.
 struct Divided {
@@ -63,7 +63,7 @@ pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -
         let launched = |p: &Plan| p.launched().contains(k.name.as_str());
         let prepares = |p: &Plan| p.variant == PlanVariant::Prepare && launched(p);
         if begin_with_chunks(module, k) && !module.plans.iter().any(prepares) && module.plans.iter().any(launched) {
-            found.extend(Divided::of(k).map(|divided| (k.name.clone(), divided)));
+            found.extend(Divided::find(k).map(|divided| (k.name.clone(), divided)));
         }
     }
     let mut changed = BTreeSet::new();
@@ -93,15 +93,15 @@ fn parts(bytes: i64, blocks: i64, elements: i64, steps: i64) -> i64 {
         let more = if parts == 1 { 0 } else { LAUNCH_BYTES.saturating_add(elements.saturating_mul(8 * parts)) };
         read.saturating_add(more)
     };
-    let whole = |n: &i64| steps % (n * STEPS) == 0;
+    let whole = |n: &i64| steps % (n * PART_MULTIPLE) == 0;
     // The model is rough: a gain of less than a fifth does not count.
     let pays = |n: &i64| time(*n).saturating_mul(5) <= time(1).saturating_mul(4);
     PARTS.into_iter().filter(whole).min_by_key(|n| time(*n)).filter(pays).unwrap_or(1)
 }
 
 impl Divided {
-    fn of(kernel: &Kernel) -> Option<Divided> {
-        let product = Product::of(kernel)?;
+    fn find(kernel: &Kernel) -> Option<Divided> {
+        let product = MatmulParts::find(kernel)?;
         let [a, b] = product.operands(kernel)?;
         let known = |d: &Dim| d.as_const().filter(|n| *n > 0);
         let shape = kernel.grid.iter().map(|g| known(&g.extent)).collect::<Option<Vec<i64>>>()?;
@@ -138,7 +138,7 @@ impl Divided {
         let mut added = BTreeSet::new();
         for (block, inst) in all {
             let data = plan.body.inst(inst).clone();
-            let at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
+            let at = LaunchPosition { block, inst, loc: data.loc, out: data.operands.last().copied() };
             let bytes = Dim::product(&self.results.shape).mul(&4.into());
             let number = new_slot(plan, &bytes, at, 0);
             let ty = slot_type(plan, &bytes, &self.results);
@@ -195,7 +195,7 @@ fn part(a: &BufferType, b: &BufferType, result: &BufferType, loc: crate::source:
 }
 
 /// The kernel of a matmul in which the sum of partial results replaces the matmul.
-fn combine(kernel: &Kernel, product: &Product, parts: i64, results: &BufferType) -> Option<Kernel> {
+fn combine(kernel: &Kernel, product: &MatmulParts, parts: i64, results: &BufferType) -> Option<Kernel> {
     let mut made = Kernel { name: "combine_products".into(), compute: None, ..kernel.clone() };
     let from = made.params.get(LEFT)?.value;
     made.body.set_ty(from, Type::Buffer(results.clone()));

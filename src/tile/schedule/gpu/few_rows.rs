@@ -16,7 +16,7 @@
 //! A matmul with 512 columns has 32 or 64 blocks: too few, so a large K is split among blocks
 //! (`divided`).
 
-use super::super::products::{LEAST_ROWS, Product};
+use super::super::products::{LEAST_ROWS, MatmulParts};
 use crate::shape::Dim;
 use crate::tile::alignment::{CHUNK, launches_give};
 use crate::tile::{Gpu, GpuArch, Kernel, Module, Op, Value};
@@ -24,7 +24,7 @@ use crate::tile::{Gpu, GpuArch, Kernel, Module, Op, Value};
 /// Maximum number of rows.
 pub(super) const ROWS: i64 = 8;
 /// Multiprocessors of the smallest GPU.
-const PROCESSORS: i64 = Gpu::of(GpuArch::Sm80).processors;
+const PROCESSORS: i64 = Gpu::for_arch(GpuArch::Sm80).processors;
 /// Possible tile widths.
 const COLUMNS: [i64; 4] = [64, 32, 16, 8];
 
@@ -42,7 +42,7 @@ pub(in super::super) fn begin_with_chunks(module: &Module, kernel: &Kernel) -> b
 
 /// Chooses the tile width of a matmul with few rows; any other kernel is unchanged.
 pub(super) fn retile(kernel: &mut Kernel) {
-    let Some(product) = Product::of(kernel) else { return };
+    let Some(product) = MatmulParts::find(kernel) else { return };
     let (Some([_, b]), [points @ .., rows, cols]) = (product.operands(kernel), kernel.grid.as_slice()) else { return };
     if rows.extent.as_const().is_none_or(|n| !(1..=ROWS).contains(&n)) {
         return;

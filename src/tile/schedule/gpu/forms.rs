@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::super::attention::{FEW_QUERIES, Whole, may_be_replaced, parts_in_runs};
-use super::super::products::Product;
+use super::super::products::MatmulParts;
 use super::super::tensor_cores::parts_of_keys;
 use super::{candidates, long_rows, scans, transposes};
 use crate::shape::Elem;
@@ -152,7 +152,7 @@ fn reason(module: &Module, k: &Kernel) -> Option<String> {
     if dots == 0 {
         return None;
     }
-    if Product::of(k).is_none() {
+    if MatmulParts::find(k).is_none() {
         return Some("it is not one product of two buffers with elementwise work on its result".to_string());
     }
     if let Some(why) = of_operands(module, k, &[LEFT, RIGHT]) {

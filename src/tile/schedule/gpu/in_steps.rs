@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::shape::Dim;
-use crate::tile::schedule::plans::{At, Choice, Variant, buffer, choose_by_count, in_entry, new_slot, slot_type};
+use crate::tile::schedule::plans::{
+    Choice, LaunchPosition, Variant, buffer, choose_by_count, in_entry, new_slot, slot_type,
+};
 use crate::tile::{Block, BufferType, Inst, Kernel, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, Value, View};
 
 /// An operand of one of the launches.
@@ -148,7 +150,7 @@ fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) -> Result<(), S
         let Op::Plan(PlanOp::Launch { kernel }) = &data.op else { continue };
         let Some(launches) = all.get(kernel) else { continue };
         let block = block_of(plan, inst)?;
-        let at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
+        let at = LaunchPosition { block, inst, loc: data.loc, out: data.operands.last().copied() };
         let steps = launches.with_operands(plan, &mut added, (at, &data.operands));
         let mut choose = |(count, least): &(Dim, i64), launches: Vec<(String, Vec<Value>)>| {
             let variants = vec![Variant { least: *least, launches }];
@@ -190,7 +192,7 @@ impl Launches {
         &self,
         plan: &mut Plan,
         added: &mut BTreeSet<Inst>,
-        (at, own): (At, &[Value]),
+        (at, own): (LaunchPosition, &[Value]),
     ) -> Vec<(String, Vec<Value>)> {
         let slots: Vec<Value> = (0..)
             .zip(&self.slots)

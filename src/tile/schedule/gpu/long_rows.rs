@@ -40,7 +40,7 @@ use std::fmt;
 
 use cranelift_entity::SecondaryMap;
 
-use super::super::plans::{At, value_before};
+use super::super::plans::{LaunchPosition, value_before};
 use super::super::step::{Changed, Log};
 use super::cost;
 use super::in_steps::{self, Operand, Steps, When, have_slots, writes_elsewhere};
@@ -68,14 +68,14 @@ const FEW_ROWS: i64 = 16;
 /// As [`in_steps::replace`].
 pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
     in_steps::replace(module, |module, kernel| {
-        let divided = LongRows::of(kernel).filter(|_| writes_elsewhere(module, kernel))?;
+        let divided = LongRows::find(kernel).filter(|_| writes_elsewhere(module, kernel))?;
         divided.steps()
     })
 }
 
 /// How the rows of a kernel are split, if they are.
 pub(super) fn division(module: &Module, kernel: &Kernel) -> Option<Division> {
-    let divided = LongRows::of(kernel).filter(|_| writes_elsewhere(module, kernel))?;
+    let divided = LongRows::find(kernel).filter(|_| writes_elsewhere(module, kernel))?;
     let slots: Vec<BufferType> = divided.slots().into_iter().map(|slot| slot.ty).collect();
     have_slots(module, &kernel.name, &slots).then_some(divided.division)
 }
@@ -136,12 +136,12 @@ struct LongRows {
 }
 
 impl LongRows {
-    fn of(kernel: &Kernel) -> Option<LongRows> {
+    fn find(kernel: &Kernel) -> Option<LongRows> {
         if kernel.state != State::Unscheduled || kernel.params.iter().any(|p| p.mode == ParamMode::InOut) {
             return None;
         }
         let mut kernel = kernel.clone();
-        let mut axes = Axes::of(&kernel)?;
+        let mut axes = Axes::find(&kernel)?;
         cost::take_long_rows(&mut kernel, &mut axes);
         let passes = passes(&kernel, &axes)?;
         let accumulator = passes.iter().flat_map(|p| &p.combined).next()?.acc();
@@ -270,7 +270,7 @@ impl Making<'_> {
         for c in &pass.combined {
             if let Combination::Place { acc, best, found } = c {
                 let (inst, data) = body.definition(*found)?;
-                let before = At { block: pass.inside, inst, loc: data.loc, out: None };
+                let before = LaunchPosition { block: pass.inside, inst, loc: data.loc, out: None };
                 let all = [*reduced(body, *best)?, loaded[*acc]?];
                 by[*found] = Some(first_place(body, before, *best, all)?);
             }
@@ -362,7 +362,7 @@ fn reduced(body: &mut Body, part: Value) -> Option<&mut Value> {
 }
 
 /// The least index, per row, of the greatest elements, or of NaN if that is the maximum.
-fn first_place(body: &mut Body, before: At, most: Value, [elements, places]: [Value; 2]) -> Option<Value> {
+fn first_place(body: &mut Body, before: LaunchPosition, most: Value, [elements, places]: [Value; 2]) -> Option<Value> {
     let t = body.ty(places).tile()?.clone();
     let ty = |elem: Elem, cols: Extent| Type::Tile(KernelBuilder::tile_type(elem, t.rows, cols));
     let (one, all) = (ty(Elem::Bool, Extent::Static(1)), ty(Elem::Bool, t.cols));

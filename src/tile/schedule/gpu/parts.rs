@@ -96,7 +96,7 @@ pub(super) fn combinations(body: &Body, nodes: &[(Value, usize)], counter: Optio
     let results = body.insts().filter_map(|(_, _, d)| d.result);
     let parts: Vec<Value> = results.filter(|v| reduced(body, nodes, *v).is_some()).collect();
     let Some(counter) = counter else { return parts.is_empty().then(Vec::new) };
-    let over = Loop::of(body, counter)?;
+    let over = Loop::find(body, counter)?;
     let mut found = Combined::default();
     for (acc, next) in &over.carried {
         let pair = (*acc, *next);
@@ -141,7 +141,7 @@ struct Loop {
 }
 
 impl Loop {
-    fn of(body: &Body, counter: Value) -> Option<Loop> {
+    fn find(body: &Body, counter: Value) -> Option<Loop> {
         let ValueDef::Arg(head, n) = body.def(counter) else { return None };
         let Terminator::BrIf { then, otherwise, .. } = &body.block(head).terminator else { return None };
         let reached = |from: Block| {

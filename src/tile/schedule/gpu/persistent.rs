@@ -40,8 +40,8 @@
 //! # Conditions
 //!
 //! The loop counts up to a bound by a constant step, so that it terminates, and its header is its
-//! only exit. It launches kernels that work in runs, at most [`MOST_LAUNCHES`] instructions, each
-//! with at most [`cost::MOST_POINTS`] points as far as known: with more, launches are a small part
+//! only exit. It launches kernels that work in runs, at most [`MAX_LAUNCHES`] instructions, each
+//! with at most [`cost::MAX_POINTS`] points as far as known: with more, launches are a small part
 //! of the time, and a separate kernel has the registers and shared memory that it needs, not the
 //! maximum of all. Apart from launches it computes only indices and scalars, and none of its values
 //! is used after it. Taps stay on the host, where the call's requests are known; so do parameters
@@ -73,9 +73,9 @@ use crate::tile::{
 };
 
 /// Limit on launches in a loop: the kernel contains the code of each.
-const MOST_LAUNCHES: usize = 32;
+const MAX_LAUNCHES: usize = 32;
 /// Limit on buffers, indices and dimensions passed to a kernel; the runtime supports 256 words.
-const MOST_WORDS: usize = 200;
+const MAX_WORDS: usize = 200;
 
 /// Turns all suitable loops into kernels, outermost first, if these are proved to be in bounds.
 pub(in super::super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
@@ -192,7 +192,7 @@ struct Outlined {
     /// The jump to the exit.
     after: BlockCall,
     /// Operands of the kernel.
-    given: Vec<Given>,
+    given: Vec<LoopOperand>,
     /// Constants of the loop that are used after it.
     kept: Vec<Value>,
     loc: Loc,
@@ -200,7 +200,7 @@ struct Outlined {
 
 /// An operand of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Given {
+enum LoopOperand {
     /// A value defined before the loop.
     Before(Value),
     /// Memory defined in each iteration, although it is loop-invariant.
@@ -219,8 +219,8 @@ impl Outlined {
         if let Some(plan) = module.plans.get_mut(n) {
             let body = &mut plan.body;
             let operands = self.given.iter().filter_map(|given| match given {
-                Given::Before(v) => Some(*v),
-                Given::Root(i) => again(body, self.before, *i),
+                LoopOperand::Before(v) => Some(*v),
+                LoopOperand::Root(i) => again(body, self.before, *i),
             });
             let operands: Vec<Value> = operands.collect();
             body.push(self.before, Op::Plan(PlanOp::Launch { kernel: name.clone() }), operands, None, self.loc);
@@ -289,12 +289,12 @@ struct Maker<'a> {
     body: Body,
     params: Vec<Param>,
     memories: Vec<Memory>,
-    given: Vec<Given>,
+    given: Vec<LoopOperand>,
     values: SecondaryMap<Value, Option<Value>>,
     blocks: BTreeMap<Block, Block>,
 }
 
-type Made<T> = Result<T, String>;
+type Converted<T> = Result<T, String>;
 
 impl<'a> Maker<'a> {
     fn new(module: &'a Module, plan: &'a Plan, of: &'a Loop<Block>, arch: GpuArch) -> Maker<'a> {
@@ -315,7 +315,7 @@ impl<'a> Maker<'a> {
     }
 
     /// The kernel, or the reason why it cannot be made.
-    fn make(mut self) -> Made<Outlined> {
+    fn make(mut self) -> Converted<Outlined> {
         let body = &self.plan.body;
         let cfg = body.cfg();
         let inside = |b: &Block| self.of.blocks.contains(b);
@@ -379,14 +379,14 @@ impl<'a> Maker<'a> {
         let (header, blocks) = (self.of.header, self.of.blocks.clone());
         let given = self.given.clone();
         let kernel = self.finish(&kernels)?;
-        if kernel.params.len() + kernel.symbols.len() > MOST_WORDS {
-            return Err(format!("it works on more than {MOST_WORDS} buffers"));
+        if kernel.params.len() + kernel.symbols.len() > MAX_WORDS {
+            return Err(format!("it works on more than {MAX_WORDS} buffers"));
         }
         Ok(Outlined { kernel, before, header, blocks, after, given, kept, loc })
     }
 
     /// Does a loop count up to a loop-invariant bound?
-    fn counts(&self, l: &Loop<Block>) -> Made<()> {
+    fn counts(&self, l: &Loop<Block>) -> Converted<()> {
         let body = &self.plan.body;
         let no = || Err("data decides how many steps it has".to_string());
         let Terminator::BrIf { condition, then, .. } = &body.block(l.header).terminator else { return no() };
@@ -419,7 +419,7 @@ impl<'a> Maker<'a> {
     }
 
     /// The distinct kernels that it launches, if all can be launched from a kernel.
-    fn launched(&self) -> Made<Vec<&'a Kernel>> {
+    fn launched(&self) -> Converted<Vec<&'a Kernel>> {
         let body = &self.plan.body;
         let mut kernels: Vec<&Kernel> = Vec::new();
         let mut count = 0;
@@ -436,8 +436,8 @@ impl<'a> Maker<'a> {
                 return Err(format!("@{kernel} runs on tensor cores, or divides its points itself"));
             }
             let points = cost::points(k);
-            if points > cost::MOST_POINTS {
-                let most = cost::MOST_POINTS;
+            if points > cost::MAX_POINTS {
+                let most = cost::MAX_POINTS;
                 return Err(format!(
                     "@{kernel} has {points} points, more than the {most} up to which launches weigh most"
                 ));
@@ -448,14 +448,14 @@ impl<'a> Maker<'a> {
         }
         match count {
             0 => Err("it launches nothing".to_string()),
-            n if n > MOST_LAUNCHES => Err(format!("a step has {n} launches, more than {MOST_LAUNCHES}")),
+            n if n > MAX_LAUNCHES => Err(format!("a step has {n} launches, more than {MAX_LAUNCHES}")),
             _ => Ok(kernels),
         }
     }
 
     /// Values of the loop that are used after it: constants and dimensions, which can be
     /// recomputed.
-    fn kept(&self, after: &BlockCall) -> Made<Vec<Value>> {
+    fn kept(&self, after: &BlockCall) -> Converted<Vec<Value>> {
         let body = &self.plan.body;
         let mut own: BTreeSet<Value> = BTreeSet::new();
         for b in &self.order {
@@ -480,12 +480,12 @@ impl<'a> Maker<'a> {
         Ok(used.into_iter().collect())
     }
 
-    fn all(&mut self, values: &[Value]) -> Made<Vec<Value>> {
+    fn all(&mut self, values: &[Value]) -> Converted<Vec<Value>> {
         values.iter().map(|v| self.value(*v)).collect()
     }
 
     /// The kernel's counterpart of a value of the plan.
-    fn value(&mut self, v: Value) -> Made<Value> {
+    fn value(&mut self, v: Value) -> Converted<Value> {
         if let Some(made) = self.values[v] {
             return Ok(made);
         }
@@ -497,15 +497,15 @@ impl<'a> Maker<'a> {
                 let (op, loc) = (data.op.clone(), data.loc);
                 self.body.push(entry, op, Vec::new(), Some(ty), loc).unwrap_or(v)
             }
-            (Type::Index, _) => self.param(Given::Before(v), ty, false),
-            (Type::Buffer(_), _) => self.buffer(v, Given::Before(v))?,
+            (Type::Index, _) => self.param(LoopOperand::Before(v), ty, false),
+            (Type::Buffer(_), _) => self.buffer(v, LoopOperand::Before(v))?,
             _ => return Err("it uses a number that was read before it".to_string()),
         };
         self.values[v] = Some(made);
         Ok(made)
     }
 
-    fn param(&mut self, given: Given, ty: Type, aligned: bool) -> Value {
+    fn param(&mut self, given: LoopOperand, ty: Type, aligned: bool) -> Value {
         let value = self.body.add_param(ty);
         self.params.push(Param { aligned, ..Param::new(value, ParamMode::In) });
         self.given.push(given);
@@ -513,7 +513,7 @@ impl<'a> Maker<'a> {
     }
 
     /// A buffer parameter of the kernel.
-    fn buffer(&mut self, v: Value, given: Given) -> Made<Value> {
+    fn buffer(&mut self, v: Value, given: LoopOperand) -> Converted<Value> {
         let body = &self.plan.body;
         let Some(memory) = memory(body, v) else {
             return Err("it fills a tap, which a call may not ask for".to_string());
@@ -526,7 +526,7 @@ impl<'a> Maker<'a> {
         Ok(made)
     }
 
-    fn instruction(&mut self, i: Inst, to: Block) -> Made<()> {
+    fn instruction(&mut self, i: Inst, to: Block) -> Converted<()> {
         let body = &self.plan.body;
         let data = body.inst(i);
         match &data.op {
@@ -543,17 +543,17 @@ impl<'a> Maker<'a> {
                     return Err("each step has other parameters".to_string());
                 }
                 // Identical views of the same memory are passed once.
-                let same = |given: &Given| match given {
-                    Given::Root(other) => {
+                let same = |given: &LoopOperand| match given {
+                    LoopOperand::Root(other) => {
                         let other = body.inst(*other);
                         let types = other.result.map(|o| body.ty(o) == body.ty(v));
                         other.op == data.op && other.operands == data.operands && types == Some(true)
                     }
-                    Given::Before(_) => false,
+                    LoopOperand::Before(_) => false,
                 };
                 self.values[v] = match self.given.iter().position(same).and_then(|n| self.params.get(n)) {
                     Some(p) => Some(p.value),
-                    None => Some(self.buffer(v, Given::Root(i))?),
+                    None => Some(self.buffer(v, LoopOperand::Root(i))?),
                 };
                 return Ok(());
             }
@@ -572,7 +572,7 @@ impl<'a> Maker<'a> {
     }
 
     /// Completes the kernel with parameter modes, barriers and sizes.
-    fn finish(mut self, kernels: &[&Kernel]) -> Made<Kernel> {
+    fn finish(mut self, kernels: &[&Kernel]) -> Converted<Kernel> {
         self.memories.resize(self.params.len(), Memory::Packed);
         let memory_of: BTreeMap<Value, Memory> =
             self.params.iter().map(|p| p.value).zip(self.memories.iter().cloned()).collect();

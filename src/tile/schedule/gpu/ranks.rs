@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::step::{Changed, Log};
 use super::in_steps::{bytes, free_name, have_slots};
 use crate::shape::{Dim, Elem};
-use crate::tile::schedule::plans::{At, in_entry, new_slot};
+use crate::tile::schedule::plans::{LaunchPosition, in_entry, new_slot};
 use crate::tile::sort::{self, Order};
 use crate::tile::{BufferType, InstData, Kernel, Machine, Module, Op, Plan, PlanOp, Value, View, row_major};
 
@@ -101,7 +101,7 @@ fn launch_pairs(plan: &mut Plan, pairs: &BTreeMap<String, Pair>) {
         let Op::Plan(PlanOp::Launch { kernel }) = &data.op else { continue };
         let Some(pair) = pairs.get(kernel) else { continue };
         let (Some(x), Some(out)) = (data.operands.first().copied(), data.operands.last().copied()) else { continue };
-        let at = At { block, inst, loc: data.loc, out: Some(out) };
+        let at = LaunchPosition { block, inst, loc: data.loc, out: Some(out) };
         let ranks: Value = match data.operands.get(1) {
             Some(room) if pair.has_room => *room,
             _ => {

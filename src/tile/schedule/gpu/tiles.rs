@@ -95,7 +95,7 @@ fn constant(body: &Body, v: Value) -> Option<i64> {
 
 impl Axes {
     /// Finds the axes; `None` if a kernel has operations whose axes are not understood.
-    pub(super) fn of(kernel: &Kernel) -> Option<Axes> {
+    pub(super) fn find(kernel: &Kernel) -> Option<Axes> {
         let body = &kernel.body;
         let mut classes = Classes((0..2 * body.value_count()).collect());
         let mut starts: Vec<(usize, Value)> = Vec::new();
@@ -275,7 +275,7 @@ fn found(kernel: &Kernel, classes: &mut Classes, starts: &[(usize, Value)]) -> V
 /// The axis of tiles with a start, if they form one.
 fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axis> {
     let body = &kernel.body;
-    let going = Going::of(kernel, start)?;
+    let going = Going::find(kernel, start)?;
     let (all, step) = (going.all(kernel), going.step);
     let mut steps = vec![going.inst];
     // Every extent must be the step, or the rest if that is less.
@@ -366,7 +366,7 @@ struct Going {
 }
 
 impl Going {
-    fn of(kernel: &Kernel, start: Value) -> Option<Going> {
+    fn find(kernel: &Kernel, start: Value) -> Option<Going> {
         let body = &kernel.body;
         match body.def(start) {
             ValueDef::Result(i) => {

@@ -41,7 +41,7 @@ struct Accesses {
 
 impl Accesses {
     /// Finds them, in a suitable kernel that has both.
-    fn of(kernel: &Kernel) -> Option<Accesses> {
+    fn find(kernel: &Kernel) -> Option<Accesses> {
         let body = &kernel.body;
         if body.layout.len() != 1 || !body.insts().all(|(_, _, data)| is_simple(body, data)) {
             return None;
@@ -135,8 +135,8 @@ fn grid_axis(axes: &Axes, n: usize) -> Option<usize> {
 /// Gives a kernel tiles with which both axes are accessed in whole sectors. Returns the accesses
 /// that get runs of their own; `None` if the kernel is unchanged.
 pub(super) fn turn(kernel: &mut Kernel) -> Option<BTreeSet<Inst>> {
-    let accesses = Accesses::of(kernel)?;
-    let mut axes = Axes::of(kernel)?;
+    let accesses = Accesses::find(kernel)?;
+    let mut axes = Axes::find(kernel)?;
     let sides = sides(&axes)?;
     let sizes = sizes(kernel, &accesses, &axes, sides)?;
     let before = kernel.clone();
@@ -166,7 +166,7 @@ pub(super) fn turn(kernel: &mut Kernel) -> Option<BTreeSet<Inst>> {
 /// transposed, or why not.
 pub(super) fn form(unscheduled: &Kernel, scheduled: &Kernel) -> Option<String> {
     let State::Gpu { .. } = scheduled.state else { return None };
-    let accesses = Accesses::of(unscheduled)?;
+    let accesses = Accesses::find(unscheduled)?;
     let padded = |t: &&TileType| matches!(t.space, Space::L1(_, Pitch::Padded));
     let results = scheduled.body.insts().filter_map(|(_, _, d)| d.result);
     let turned: Vec<&TileType> = results.filter_map(|v| scheduled.body.ty(v).tile()).filter(padded).collect();
@@ -179,7 +179,7 @@ pub(super) fn form(unscheduled: &Kernel, scheduled: &Kernel) -> Option<String> {
         let why = "memory is accessed along rows and along columns";
         return Some(format!("{which} of {rows} by {cols} elements {are} turned in shared memory, since {why}"));
     }
-    let axes = Axes::of(unscheduled)?;
+    let axes = Axes::find(unscheduled)?;
     let all = sides(&axes)?.map(|n| axes.0[n].all);
     let why = match all.into_iter().flatten().min() {
         Some(n) if n < cost::SHORT => format!("an axis has only {n} elements"),

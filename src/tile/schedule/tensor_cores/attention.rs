@@ -327,7 +327,7 @@ impl Running {
         [self.next, highest, sum, self.result, self.of_keys, self.of_values, self.free_keys, self.free_values]
     }
 
-    fn of(values: &[Value]) -> Option<Running> {
+    fn from_values(values: &[Value]) -> Option<Running> {
         let [next, highest, sum, result, of_keys, of_values, free_keys, free_values] = *values else { return None };
         let softmax = Softmax { highest, sum };
         Some(Running { next, softmax, result, of_keys, of_values, free_keys, free_values })
@@ -356,7 +356,7 @@ impl Tiles<'_> {
         masks: Masks,
     ) -> Option<Running> {
         let tiles = kb.begin_loop(&now.carried());
-        let now = Running::of(&tiles.args)?;
+        let now = Running::from_values(&tiles.args)?;
         let more = kb.compare_scalars(CmpOp::Lt, now.next, end);
         kb.enter_loop(&tiles, more);
         let next = kb.plus(now.next, self.scores.keys);
@@ -376,7 +376,7 @@ impl Tiles<'_> {
         end: Value,
     ) -> Option<Running> {
         let tiles = kb.begin_loop(&now.carried());
-        let now = Running::of(&tiles.args)?;
+        let now = Running::from_values(&tiles.args)?;
         let more = kb.compare_scalars(CmpOp::Lt, now.next, end);
         kb.enter_loop(&tiles, more);
         let next = kb.plus(now.next, self.scores.keys);

@@ -126,7 +126,7 @@ fn gives(module: &Module, kernel: &Kernel, param: &Param, bytes: u64) -> bool {
 /// queries, or why it does not; `None` if it does not use tensor cores.
 pub(super) fn parts_of_keys(module: &Module, kernel: &Kernel, arch: GpuArch) -> Option<Result<i64, Whole>> {
     let aligned = |param: &Param| gives(module, kernel, param, CHUNK);
-    attention::parts(kernel, &Gpu::of(arch), &aligned)
+    attention::parts(kernel, &Gpu::for_arch(arch), &aligned)
 }
 
 /// Can tiles of a left operand be copied to shared memory?
@@ -137,7 +137,7 @@ pub(super) fn is_left_operand(b: &BufferType) -> bool {
 /// The tensor core variant of a kernel on its own, assuming that its parameters are aligned to 16
 /// bytes; `None` if it has none.
 pub fn tensor_core_kernel(kernel: &Kernel, arch: GpuArch) -> Option<Kernel> {
-    let gpu = Gpu::of(arch);
+    let gpu = Gpu::for_arch(arch);
     let aligned = |_: &Param| true;
     attention::kernel(kernel, &gpu, &aligned).or_else(|| products::kernel(kernel, &gpu, false, &aligned))
 }

@@ -18,7 +18,7 @@
 //! The epilogue is the kernel's own, on the accumulator's fragments; it may be any elementwise
 //! work. Tiles are padded with zeros beyond the operands, and not stored beyond the result.
 
-use super::super::products::Product;
+use super::super::products::MatmulParts;
 use super::build::{self, Along, KAxis, SharedTile};
 use super::sizes::ProductTile;
 use crate::scalar::{BinaryOp, CmpOp};
@@ -44,7 +44,7 @@ const SHARED_ALIGN: u32 = 1024;
 /// A matmul with its operands as shared memory tiles.
 pub(super) struct MatmulTiles<'a> {
     pub(super) kernel: &'a Kernel,
-    pub(super) product: Product,
+    pub(super) product: MatmulParts,
     pub(super) tile: ProductTile,
     /// K.
     pub(super) steps: i64,
@@ -112,8 +112,8 @@ pub(in super::super) fn by_integers(
     rows: &Dim,
     integers: impl Fn() -> Integers,
 ) -> Vec<(i64, Kernel)> {
-    let gpu = Gpu::of(arch);
-    let sizes = Gpu::of(GpuArch::Sm80);
+    let gpu = Gpu::for_arch(arch);
+    let sizes = Gpu::for_arch(GpuArch::Sm80);
     let of = |rows: &Dim| MatmulTiles::of_integers(kernel, integers(), &sizes, rows)?.with_copies(&gpu);
     let choices = match rows.as_const() {
         Some(_) => vec![(FEW_ROWS, rows.clone())],
@@ -125,12 +125,12 @@ pub(in super::super) fn by_integers(
 /// Minimum number of rows for which a matmul with quantised weights first converts them to a
 /// matrix.
 pub(in super::super) fn unpacked_rows(arch: GpuArch) -> Option<i64> {
-    Gpu::of(arch).unpacked_rows()
+    Gpu::for_arch(arch).unpacked_rows()
 }
 
 impl<'a> MatmulTiles<'a> {
     fn find(kernel: &'a Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(&Param) -> bool) -> Option<MatmulTiles<'a>> {
-        let product = Product::of(kernel)?;
+        let product = MatmulParts::find(kernel)?;
         let [a, b] = product.operands(kernel)?;
         let is_half = matches!(a.elem, Elem::BF16 | Elem::F16);
         let fits = a.elem == b.elem && (is_half || tf32 && a.elem == Elem::F32);
@@ -157,7 +157,7 @@ impl<'a> MatmulTiles<'a> {
         }
         let loads = loads(kernel);
         let bytes = i64::try_from(a.elem.size()).ok()?;
-        let sizes = if is_half { *gpu } else { Gpu::of(GpuArch::Sm80) };
+        let sizes = if is_half { *gpu } else { Gpu::for_arch(GpuArch::Sm80) };
         let tile = sizes.product(points, [rows, cols], bytes, loads > 2);
         let left = SharedTile { elem: a.elem, rows: tile.rows, cols: tile.steps };
         let right = match right_k {
@@ -169,7 +169,7 @@ impl<'a> MatmulTiles<'a> {
 
     /// The same for a matmul with quantised weights and this number of rows.
     fn of_integers(kernel: &'a Kernel, of: Integers, gpu: &Gpu, rows: &Dim) -> Option<MatmulTiles<'a>> {
-        let product = Product::of(kernel)?;
+        let product = MatmulParts::find(kernel)?;
         let [a, _] = product.operands(kernel)?;
         let steps = matmul::whole_steps(a.shape.last()?)?;
         let (points, [_, cols]) = kernel.grid.split_last_chunk::<2>()?;

@@ -26,7 +26,7 @@
 use std::collections::BTreeMap;
 use std::f64::consts::LOG2_E;
 
-use super::super::attention::{Hiding, Part, first_hiding, hides};
+use super::super::attention::{Hiding, KeyRange, first_hiding, hides};
 use super::build::{self, ONE};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
@@ -185,7 +185,7 @@ impl Scores<'_> {
 
     /// Initial maxima and sums: of the sink, if there is one, which counts only in the first part
     /// of split keys.
-    pub(super) fn begin(&self, kb: &mut KernelBuilder, part: Option<Part>) -> Option<Softmax> {
+    pub(super) fn begin(&self, kb: &mut KernelBuilder, part: Option<KeyRange>) -> Option<Softmax> {
         let rows = Extent::Static(self.rows);
         let fill = |kb: &mut KernelBuilder, x: f64| kb.full(Scalar::Float(x), Elem::F32, rows, ONE);
         let Some(sink) = &self.attention.sink else {

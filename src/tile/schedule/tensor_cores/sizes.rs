@@ -5,7 +5,7 @@
 //!
 //! * **Shared memory.** A stage has a tile of A and one of B. Two stages hide a copy behind the
 //!   work on one tile; one more hides variations of copy times. As many stages as fit are used, at
-//!   most [`MOST_STAGES`].
+//!   most [`MAX_STAGES`].
 //! * **Registers.** A thread's sums are `rows x cols / threads`; with operands and addresses a
 //!   thread should need no more than its share of the registers.
 //! * **Bytes.** A block reads `(rows + cols) K` elements for `rows cols K` multiply-adds, so the
@@ -26,7 +26,7 @@ use crate::shape::Dim;
 use crate::tile::{Gpu, GpuArch};
 
 /// Maximum number of stages.
-const MOST_STAGES: i64 = 4;
+const MAX_STAGES: i64 = 4;
 /// Assumed extent if it is not a constant.
 const UNKNOWN: i64 = 4096;
 
@@ -75,7 +75,7 @@ impl Gpu {
         let stage = (rows + cols) * steps * bytes;
         // Space for the barriers of rings.
         let room = self.shared - 1024;
-        ProductTile { rows, cols, steps, warps, stages: (room / stage).clamp(2, MOST_STAGES) }
+        ProductTile { rows, cols, steps, warps, stages: (room / stage).clamp(2, MAX_STAGES) }
     }
 
     /// The same for a matmul by integers of this width, computed with `mma.sync`: few rows get
@@ -94,7 +94,7 @@ impl Gpu {
         let (rows, cols) = self.tile_of(tiles, points, [rows, cols]);
         let bytes = |n: i64| (n + 1023) / 1024 * 1024;
         let stage = bytes(2 * rows * steps) + bytes(cols * steps * i64::from(bits) / 8) + bytes(cols * steps / 8);
-        ProductTile { rows, cols, steps, warps: 4, stages: (self.shared / stage).clamp(2, MOST_STAGES) }
+        ProductTile { rows, cols, steps, warps: 4, stages: (self.shared / stage).clamp(2, MAX_STAGES) }
     }
 
     /// Minimum number of rows for converting integers to a matrix first: with `wgmma`, which is

@@ -18,7 +18,7 @@
 //! ```
 
 use super::super::attention::{
-    Divided, FEW_QUERIES, Part, PartialResults, Reads, Whole, first_hiding, without_results,
+    Divided, FEW_QUERIES, KeyRange, PartialResults, Reads, Whole, first_hiding, without_results,
 };
 use super::attention::AttentionTiles;
 use super::build::{self, ONE};
@@ -109,7 +109,7 @@ impl AttentionTiles<'_> {
         &self,
         kb: &mut KernelBuilder,
         scores: &Scores<'_>,
-        part: Part,
+        part: KeyRange,
         now: Softmax,
         result: Value,
     ) {
