@@ -1,7 +1,7 @@
 //! The schedule as `--print-after` and the like observe it.
 //!
-//! In: the options of the passes, and the number of passes that ran. Out: a scheduled module, with the dumps
-//! of one machine's steps. It must not know where dumps are written.
+//! In: the options of the passes, and the number of passes that ran. Out: a scheduled module, with
+//! the dumps of one machine's steps. It must not know where dumps are written.
 
 use crate::cli::PassOptions;
 use crate::observe::{Collected, Counts, Watch};

@@ -1,5 +1,5 @@
-//! Runs, the loop nests that tile operations are grouped into: iteration spaces, and the events of a
-//! block.
+//! Runs, the loop nests that tile operations are grouped into: iteration spaces, and the events of
+//! a block.
 //!
 //! In: operations. Out: the space in which each is computed. It must not know where tiles live.
 

@@ -328,15 +328,15 @@ mod tests {
         let unknown = Dim::symbol("T");
         // 4 blocks for each of 132 multiprocessors, not more: a second wave would take as long
         // again.
-        assert_eq!(of(&[32.into()], unknown.clone()), Ok(16));
-        assert_eq!(of(&[60.into()], unknown.clone()), Ok(8));
-        assert_eq!(of(&[Dim::symbol("B"), 8.into()], 65536), Ok(MAX_PARTS));
+        assert_eq!(count_parts(&[32.into()], unknown.clone()), Ok(16));
+        assert_eq!(count_parts(&[60.into()], unknown.clone()), Ok(8));
+        assert_eq!(count_parts(&[Dim::symbol("B"), 8.into()], 65536), Ok(MAX_PARTS));
         // Two blocks of keys each.
-        assert_eq!(of(&[8.into()], 64 * 9), Ok(4));
-        assert_eq!(of(&[8.into()], 64 * 3), Err(Whole::FewKeys));
-        assert_eq!(of(&[8.into()], 0), Err(Whole::FewKeys));
-        assert_eq!(of(&[265.into()], unknown.clone()), Err(Whole::EnoughBlocks));
-        assert_eq!(of(&[264.into()], unknown), Ok(2));
+        assert_eq!(count_parts(&[8.into()], 64 * 9), Ok(4));
+        assert_eq!(count_parts(&[8.into()], 64 * 3), Err(Whole::FewKeys));
+        assert_eq!(count_parts(&[8.into()], 0), Err(Whole::FewKeys));
+        assert_eq!(count_parts(&[265.into()], unknown.clone()), Err(Whole::EnoughBlocks));
+        assert_eq!(count_parts(&[264.into()], unknown), Ok(2));
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn more_points_than_a_number_can_count() {
         // The product is 2^64, or 0 where it wraps.
-        assert_eq!(of(&[Dim::from(1 << 32), Dim::from(1 << 32)], Dim::symbol("T")), Err(Whole::EnoughBlocks));
-        assert_eq!(of(&[], i64::MAX), Ok(MAX_PARTS));
+        assert_eq!(count_parts(&[Dim::from(1 << 32), Dim::from(1 << 32)], Dim::symbol("T")), Err(Whole::EnoughBlocks));
+        assert_eq!(count_parts(&[], i64::MAX), Ok(MAX_PARTS));
     }
 }

@@ -1,7 +1,7 @@
 //! Limits of a placed kernel on a GPU: shared memory, and the alignment of buffers.
 //!
-//! In: kernels and the launches of a module. Out: whether they fit, and which parameters are aligned.
-//! It must not know how tiles are chosen.
+//! In: kernels and the launches of a module. Out: whether they fit, and which parameters are
+//! aligned. It must not know how tiles are chosen.
 
 use std::collections::BTreeSet;
 

@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn groups_are_squares_of_bytes() {
-        let gpu = Gpu::of(GpuArch::Sm90a);
+        let gpu = Gpu::for_arch(GpuArch::Sm90a);
         let of = |m: &Dim, n: &Dim| gpu.group(&gpu.product(&[], [m, n], 2, false), [m, n]);
         // 132 blocks of 128 x 256: 16 rows of tiles by 8 columns.
         assert_eq!(of(&8192.into(), &8192.into()), 16);
@@ -175,7 +175,7 @@ mod tests {
         // The number of points is 2^64 + ..., or 0 where it wraps.
         let points = [Dim::from(1 << 32), Dim::from(1 << 32)];
         for arch in [GpuArch::Sm80, GpuArch::Sm90a] {
-            let gpu = Gpu::of(arch);
+            let gpu = Gpu::for_arch(arch);
             let of = |points: &[Dim], n: i64| gpu.product(points, [&n.into(), &n.into()], 2, false);
             assert_eq!(of(&points, 512), of(&[Dim::from(1 << 20)], 512));
             assert_eq!(of(&points, i64::MAX), of(&[], 1 << 20));
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn tiles_follow_from_extents() {
         let of = |arch, m: i64, n: i64| {
-            let t = Gpu::of(arch).product(&[], [&m.into(), &n.into()], 2, false);
+            let t = Gpu::for_arch(arch).product(&[], [&m.into(), &n.into()], 2, false);
             (t.rows, t.cols, t.stages)
         };
         // Large matmuls get the largest tiles; small ones enough blocks.
@@ -194,12 +194,12 @@ mod tests {
         assert_eq!(of(GpuArch::Sm80, 1024, 1024), (128, 128, 4));
         assert_eq!(of(GpuArch::Sm90a, 8192, 8192), (128, 256, 4));
         assert_eq!(of(GpuArch::Sm90a, 512, 768), (128, 64, 4));
-        let unknown = Gpu::of(GpuArch::Sm90a).product(&[], [&Dim::symbol("M"), &1024.into()], 2, false);
+        let unknown = Gpu::for_arch(GpuArch::Sm90a).product(&[], [&Dim::symbol("M"), &1024.into()], 2, false);
         assert_eq!((unknown.rows, unknown.cols), (128, 256));
         // All stages fit shared memory.
         for arch in GpuArch::ALL {
             for (m, n) in [(4096, 4096), (512, 768), (64, 64), (8192, 64)] {
-                let gpu = Gpu::of(arch);
+                let gpu = Gpu::for_arch(arch);
                 let t = gpu.product(&[], [&m.into(), &n.into()], 2, false);
                 assert!(t.stages * (t.rows + t.cols) * t.steps * 2 <= gpu.shared, "{t:?}");
             }
