@@ -85,6 +85,8 @@ struct Printer<'d, 'a> {
     /// The indentation of the line to begin before the next text.
     newline: Option<usize>,
     blank: bool,
+    /// Does the line end in a comment, so that nothing may follow on it?
+    in_comment: bool,
     spaces: usize,
     /// Where trailing comments begin in `out`, with their columns.
     comments: Vec<(usize, usize)>,
@@ -108,14 +110,16 @@ impl<'d, 'a> Printer<'d, 'a> {
                     self.text(text);
                 }
             }
-            Doc::Comment { text, trailing: true } => {
+            Doc::Comment { text, trailing: true } if !self.in_comment => {
+                self.in_comment = true;
                 self.comments.push((self.out.len(), self.column));
                 self.out.push_str(text);
                 self.newline.get_or_insert(indent);
             }
-            Doc::Comment { text, trailing: false } => {
+            Doc::Comment { text, .. } => {
                 let indent = *self.newline.get_or_insert(indent);
                 self.text(text);
+                self.in_comment = true;
                 self.newline = Some(indent);
             }
             Doc::Indent(docs) => self.push(docs, indent + INDENT, is_flat),
@@ -140,7 +144,7 @@ impl<'d, 'a> Printer<'d, 'a> {
             self.spaces = 0;
             self.out.extend(std::iter::repeat_n(' ', indent));
         }
-        self.blank = false;
+        (self.blank, self.in_comment) = (false, false);
         let spaces = std::mem::take(&mut self.spaces);
         self.out.extend(std::iter::repeat_n(' ', spaces));
         self.out.push_str(text);

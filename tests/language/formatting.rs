@@ -100,6 +100,7 @@ fn programs_stay_the_same() {
     for text in ["", "\n", "\r\n\n", "\u{feff}", "// only\n", "\n\n  // only", "/// lost"] {
         check("a text without items", text);
     }
+    check("comments around a comma", "fn run() { let (a, b // x\n, // y\n) = f() }\n");
     let count: u64 = std::env::var("ATTNC_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     for seed in 0..count {
         check(&format!("seed {seed}"), &generate(seed).source);
