@@ -22,13 +22,15 @@ pub fn fmt(options: &FmtOptions) -> Result<(), CommandError> {
     for path in &options.files {
         let each = programs(&mut s, path).map_err(|failure| s.finish(Err(failure)).err().unwrap_or(failure));
         let each = each.and_then(|paths| {
-            paths.iter().fold(Ok(()), |before, path| {
+            let mut formatted = Ok(());
+            for path in &paths {
                 let file = match s.read(path) {
                     Ok(file) => format_file(&mut s, file, path, options.check),
                     Err(failure) => Err(failure),
                 };
-                worse(before, s.finish(file))
-            })
+                formatted = worse(formatted, s.finish(file));
+            }
+            formatted
         });
         result = worse(result, each);
     }
@@ -74,10 +76,12 @@ fn programs(s: &mut Session, path: &Path) -> Result<Vec<PathBuf>, CommandError> 
 /// `attnc fix FILE..`
 pub fn fix(options: &FixOptions) -> Result<(), CommandError> {
     let mut s = Session::new(&options.messages);
-    options.files.iter().fold(Ok(()), |before, path| {
+    let mut fixed = Ok(());
+    for path in &options.files {
         let result = fix_file(&mut s, path, options);
-        worse(before, s.finish(result))
-    })
+        fixed = worse(fixed, s.finish(result));
+    }
+    fixed
 }
 
 fn fix_file(s: &mut Session, path: &Path, options: &FixOptions) -> Result<(), CommandError> {

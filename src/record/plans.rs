@@ -78,8 +78,10 @@ struct Access {
 /// of a loop lives throughout the loop.
 fn buffers(record: &Record, text: &Text, plan: &str) -> Vec<Value> {
     let modes = modes(record, text);
-    let (mut root, mut list): (BTreeMap<String, usize>, Vec<(String, u64, String)>) = (BTreeMap::new(), Vec::new());
-    let (mut uses, mut blocks): (BTreeMap<usize, Vec<Access>>, BTreeMap<String, usize>) = Default::default();
+    let mut root: BTreeMap<String, usize> = BTreeMap::new();
+    let mut list: Vec<(String, u64, String)> = Vec::new();
+    let mut uses: BTreeMap<usize, Vec<Access>> = BTreeMap::new();
+    let mut blocks: BTreeMap<String, usize> = BTreeMap::new();
     let (mut launch, mut loops) = (0, Vec::new());
     for id in text.part(plan) {
         let line = record.lines.get(*id).text.trim();
