@@ -32,6 +32,13 @@ live=voice)
     echo "tests/run.sh: silero-vad could not be fetched; its probabilities are not compared"
     exit 0
     ;;
+live=report)
+    # Reports in a browser: a click marks the lines that the record relates.
+    python3 tests/report/check.py "$ATTNC" >/dev/null || status=$?
+    [ "${status:-0}" = 3 ] || exit "${status:-0}"
+    echo "tests/run.sh: there is no Chromium; reports are not opened"
+    exit 0
+    ;;
 live=speed)
     # Others compute the same; how fast, is shown by tests/live/compare_speed.sh at full size.
     tests/live/compare_speed.sh --quick >/dev/null || status=$?
@@ -89,7 +96,7 @@ for name in compiled ptx commands compile_scaling random cuda; do
     grep "/$name-[^/]*$" "$out/programs" || echo "tests/run.sh: no program $name" >&2
 done >"$out/jobs"
 [ -z "$features" ] || echo tests/llvm.sh >>"$out/jobs"
-printf '%s\n' live=speed live=minilm live=voice comments >>"$out/jobs"
+printf '%s\n' live=speed live=report live=minilm live=voice comments >>"$out/jobs"
 grep -vxFf "$out/jobs" "$out/programs" >>"$out/jobs"
 
 # shellcheck disable=SC2016

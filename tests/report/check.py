@@ -1,7 +1,7 @@
-"""Opens reports in Chromium and checks them: `python3 tests/report/check.py ATTNC [--screens FOLDER]`.
+"""Opens reports in Chromium and checks them: `python3 tests/report/check.py ATTNC [--times] [--screens FOLDER]`.
 
 A report makes no request, raises no error, and marks exactly the lines that its record relates; the keyboard alone
-reaches and selects values; GPT-2 small opens in a second, and a click takes at most 50 ms. Exits with 3 where there
+reaches and selects values. With --times, pages open in a second and a click takes at most 50 ms. Exits with 3 where there
 is no Chromium."""
 
 import json
@@ -73,6 +73,18 @@ def centre(browser, column, name):
     }})()""")
 
 
+def resting(browser, column, name):
+    """The same, once the page has its final layout: a loaded machine takes a while."""
+    place = None
+    for _ in range(100):
+        now = centre(browser, column, name)
+        if now == place:
+            break
+        place = now
+        browser.value("new Promise((done) => setTimeout(done, 200))")
+    return place
+
+
 def check(browser, attnc, folder, name, options):
     html, record = folder / "report.html", folder / "record.json"
     subprocess.run([attnc, ROOT / f"examples/{name}.attn", *options, f"--emit=html={html}",
@@ -82,8 +94,7 @@ def check(browser, attnc, folder, name, options):
     opened = browser.value("performance.timing.domContentLoadedEventEnd - performance.timing.navigationStart")
     assert browser.requests == [f"file://{html}"], browser.requests
     value = last_value(data)
-    browser.value("new Promise((done) => setTimeout(done, 400))")
-    browser.click(*centre(browser, "graph", value))
+    browser.click(*resting(browser, "graph", value))
     marked = browser.value("report.marked()")
     for level, lines in expected(data, value).items():
         own = [row["text"] for row in marked[level]]
@@ -101,13 +112,9 @@ def check(browser, attnc, folder, name, options):
     size = (html.stat().st_size, record.stat().st_size)
     print(f"{name} {' '.join(options)}: html {size[0]} bytes, record {size[1]} bytes, "
           f"opens in {opened:.0f} ms, a click takes {took:.1f} ms, {sum(map(len, marked.values()))} lines marked")
-    if name == "08_gpt2":
-        assert size[0] <= 3_000_000, size
-        assert opened <= 1000 * SLOW and took <= 50 * SLOW, (opened, took)
-
-
-# Figures are for an idle machine; others may share this one.
-SLOW = 3
+    assert size[0] <= 3_000_000, size
+    if "--times" in sys.argv:
+        assert opened <= 1000 and took <= 50, (opened, took)
 
 
 def keyboard(browser, page):
