@@ -40,9 +40,6 @@ impl<'a> Dumps<'a> {
 
 impl Sink for Dumps<'_> {
     fn text(&mut self, text: &str) {
-        if text.is_empty() {
-            return;
-        }
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
@@ -56,10 +53,8 @@ impl Sink for Dumps<'_> {
 }
 
 /// Prints the dumps of a schedule.
-pub(super) fn print_steps(session: &mut Session, out: Collected) -> Result<(), CommandError> {
+pub(super) fn print_steps(session: &mut Session, files: Collected) -> Result<(), CommandError> {
+    let _ = io::stderr().lock().write_all(files.text.as_bytes());
     let folder = session.observed.folder.clone();
-    let mut dumps = Dumps { folder: folder.as_deref(), files: Collected::default() };
-    dumps.text(&out.text);
-    dumps.files = out;
-    dumps.finish(session)
+    Dumps { folder: folder.as_deref(), files }.finish(session)
 }

@@ -56,6 +56,16 @@ pub(super) fn generic_params<'a>(c: &mut Cursor<'a>, params: &[GenericParam], ou
     });
 }
 
+/// `eps = ` before an argument that is given by name.
+fn argument_name<'a>(c: &mut Cursor<'a>, is_named: bool, out: &mut Docs<'a>) {
+    if is_named {
+        c.token(out);
+        out.push(Doc::Spaces(1));
+        c.token(out);
+        out.push(Doc::Spaces(1));
+    }
+}
+
 /// `<D, eps = 1e-5>`, if it is there.
 fn generic_args<'a>(c: &mut Cursor<'a>, args: &[GenericArg], out: &mut Docs<'a>) {
     if !matches!(c.next(), Some(Token::Lt | Token::LtElem)) {
@@ -64,12 +74,7 @@ fn generic_args<'a>(c: &mut Cursor<'a>, args: &[GenericArg], out: &mut Docs<'a>)
     let mut args_left = args.iter();
     List::new(args.len()).write(c, out, |c, out| {
         let Some(arg) = args_left.next() else { return };
-        if arg.name.is_some() {
-            c.token(out);
-            out.push(Doc::Spaces(1));
-            c.token(out);
-            out.push(Doc::Spaces(1));
-        }
+        argument_name(c, arg.name.is_some(), out);
         match &arg.value {
             GenericValue::Expr(value) => dimension(c, value, out),
             GenericValue::Elem(_) => c.token(out),
@@ -224,12 +229,7 @@ fn bare<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Docs<'
             let mut args_left = args.iter();
             List::new(args.len()).write(c, out, |c, out| {
                 let Some(arg) = args_left.next() else { return };
-                if arg.name.is_some() {
-                    c.token(out);
-                    out.push(Doc::Spaces(1));
-                    c.token(out);
-                    out.push(Doc::Spaces(1));
-                }
+                argument_name(c, arg.name.is_some(), out);
                 expr(c, &arg.value, out);
             });
         }

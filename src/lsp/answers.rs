@@ -38,7 +38,7 @@ pub(super) fn capabilities() -> Value {
 
 /// All diagnostics of a program.
 pub(super) fn diagnostics(document: &Document, uri: &str) -> Value {
-    let (_, found) = document.check();
+    let found = document.check();
     found.sorted().into_iter().map(|one| diagnostic(document, uri, one)).collect()
 }
 
@@ -84,7 +84,7 @@ pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Va
     let range = &params["range"];
     let (start, end) = (document.offset(&range["start"]), document.offset(&range["end"]));
     let touches = |span: Span| span.file == FILE && span.start as usize <= end && start <= span.end as usize;
-    let (_, found) = document.check();
+    let found = document.check();
     let mut actions = Vec::new();
     for one in found.sorted() {
         if !one.primary.as_ref().is_some_and(|label| touches(label.span)) {
@@ -115,7 +115,7 @@ pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Va
 
 /// Layers with their fields and functions, and free functions.
 pub(super) fn symbols(document: &Document, _uri: &str, _params: &Value) -> Value {
-    let (tree, _) = document.check();
+    let tree = document.tree();
     let symbol = |name: &str, kind: u32, whole: Span, own: Span, children: Vec<Value>| {
         json!({
             "name": name,
@@ -141,7 +141,7 @@ pub(super) fn symbols(document: &Document, _uri: &str, _params: &Value) -> Value
 /// The meaning of a name: a declaration of the program with its docs, or an entry of the reference.
 pub(super) fn hover(document: &Document, _uri: &str, params: &Value) -> Value {
     let name = document.name_at(document.offset(&params["position"]));
-    let (tree, _) = document.check();
+    let tree = document.tree();
     let head = |keyword: &str, span: Span, docs: &str| {
         let text = document.text.get(span.range()).unwrap_or_default();
         let line = text.split(['{', '\n']).next().unwrap_or_default().trim_end();

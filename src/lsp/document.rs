@@ -29,14 +29,19 @@ impl Document {
         Document { text: text.to_string(), version, is_reported: false, lines }
     }
 
-    /// Its syntax tree and all that is to be said about it.
-    pub(super) fn check(&self) -> (ast::File, Diagnostics) {
+    /// Its syntax tree, of a program with errors too.
+    pub(super) fn tree(&self) -> ast::File {
+        syntax::parse(FILE, &self.text, &mut Diagnostics::new())
+    }
+
+    /// All errors and warnings.
+    pub(super) fn check(&self) -> Diagnostics {
         let mut sources = SourceMap::new();
         let file = sources.add(String::new(), self.text.as_str());
         let mut diagnostics = Diagnostics::new();
         let tree = syntax::parse(file, &self.text, &mut diagnostics);
         types::check(&tree, &mut sources, &mut diagnostics);
-        (tree, diagnostics)
+        diagnostics
     }
 
     /// The position of an offset.

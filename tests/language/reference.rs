@@ -179,8 +179,8 @@ fn functions_take_the_types_of_their_entries() {
             assert!(without.contains(&entry.title()), "{}: `takes` is missing in {WHERE}", entry.title());
             continue;
         };
-        let set =
-            ElementTypes::find(word).unwrap_or_else(|| panic!("{}: `takes: {word}` is no set of types", entry.title()));
+        let set = ElementTypes::find(word)
+            .unwrap_or_else(|| panic!("{}: `takes: {word}` is not a set of types", entry.title()));
         for elem in Elem::ALL {
             let program = call(&operation, elem, false).expect("a call");
             let (codes, said, _) = checked(&program);

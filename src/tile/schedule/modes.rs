@@ -32,18 +32,14 @@
 //!
 //! A matmul that already has a mode keeps it. It must not know how a back end computes a mode.
 
-use std::collections::BTreeSet;
-
-use super::gpu::few_rows::begin_with_chunks;
+use super::gpu::few_rows::kernels_in_chunks;
 use super::step::{Changed, Log, unscheduled};
 use crate::tile::machine::MAX_WARPS;
-use crate::tile::{Body, DotMode, InstData, Kernel, Machine, Module, Op, Processor, State};
+use crate::tile::{Body, DotMode, InstData, Kernel, Machine, Module, Op, Processor};
 
 /// Chooses the modes of all kernels.
 pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
-    let open = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
-    let chunks = open.filter(|k| machine.gpu().is_some() && begin_with_chunks(module, k)).map(|k| k.name.clone());
-    let chunks: BTreeSet<String> = chunks.collect();
+    let chunks = machine.gpu().map(|_| kernels_in_chunks(module)).unwrap_or_default();
     for kernel in unscheduled(module) {
         let in_chunks = chunks.contains(&kernel.name);
         choose(kernel, machine, in_chunks);

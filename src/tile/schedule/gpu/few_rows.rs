@@ -16,10 +16,12 @@
 //! A matmul with 512 columns has 32 or 64 blocks: too few, so a large K is split among blocks
 //! (`divided`).
 
+use std::collections::BTreeSet;
+
 use super::super::products::{LEAST_ROWS, MatmulParts};
 use crate::shape::Dim;
 use crate::tile::alignment::{CHUNK, launches_give};
-use crate::tile::{Gpu, GpuArch, Kernel, Module, Op, Value};
+use crate::tile::{Gpu, GpuArch, Kernel, Module, Op, State, Value};
 
 /// Maximum number of rows.
 pub(super) const ROWS: i64 = 8;
@@ -28,8 +30,14 @@ const PROCESSORS: i64 = Gpu::for_arch(GpuArch::Sm80).processors;
 /// Possible tile widths.
 const COLUMNS: [i64; 4] = [64, 32, 16, 8];
 
+/// The names of the unscheduled kernels whose operands are aligned so ([`begin_with_chunks`]).
+pub(in super::super) fn kernels_in_chunks(module: &Module) -> BTreeSet<String> {
+    let open = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
+    open.filter(|k| begin_with_chunks(module, k)).map(|k| k.name.clone()).collect()
+}
+
 /// Do all launches of a kernel pass operands of its matmuls that are aligned to 16 bytes?
-pub(in super::super) fn begin_with_chunks(module: &Module, kernel: &Kernel) -> bool {
+pub(super) fn begin_with_chunks(module: &Module, kernel: &Kernel) -> bool {
     let body = &kernel.body;
     let param = |v: &Value| kernel.params.iter().position(|p| p.value == *v);
     let mut dots = body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. })).peekable();

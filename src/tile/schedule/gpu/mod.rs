@@ -32,23 +32,18 @@ pub(super) mod scans;
 mod tiles;
 mod transposes;
 
-use std::collections::BTreeSet;
-
 pub use forms::{GpuForm, gpu_forms};
 pub use persistent::{GpuLoop, gpu_loops};
 
 use super::step::{Changed, Log, unscheduled};
 use super::{place, windows};
 use crate::tile::{Gpu, Kernel, Machine, Module, State, Tiled};
-use few_rows::begin_with_chunks;
 use limits::fits;
 
 /// Gives all kernels their tile sizes.
 pub(super) fn run_size_tiles(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
     let Some(gpu) = machine.gpu() else { return Ok(Changed::new()) };
-    let open = module.kernels.iter().filter(|k| k.state == State::Unscheduled && k.tiled.is_none());
-    let chunks = open.filter(|k| begin_with_chunks(module, k)).map(|k| k.name.clone());
-    let chunks: BTreeSet<String> = chunks.collect();
+    let chunks = few_rows::kernels_in_chunks(module);
     let mut changed = Changed::new();
     for kernel in unscheduled(module).filter(|k| k.tiled.is_none()) {
         if chunks.contains(&kernel.name) {
