@@ -21,7 +21,7 @@ pub(super) mod cost;
 pub(super) mod divided;
 pub(super) mod few_rows;
 mod forms;
-mod in_steps;
+pub(super) mod in_steps;
 pub(super) mod limits;
 pub(super) mod long_rows;
 mod one_each;

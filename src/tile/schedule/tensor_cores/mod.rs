@@ -46,6 +46,7 @@ mod split;
 use std::collections::BTreeMap;
 
 use super::attention::{Divided, Whole, may_be_replaced};
+use super::gpu::in_steps::{self, Operand, Steps, When};
 use super::step::{Changed, Log};
 use crate::shape::Elem;
 use crate::tile::alignment::{CHUNK, launches_give, needed};
@@ -57,6 +58,7 @@ pub(super) use products::{FEW_COLS, FEW_ROWS, Integers, by_integers, unpacked_ro
 pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let Some(gpu) = machine.gpu() else { return Ok(Changed::new()) };
     let divided = divided(module, &gpu);
+    let mut changed = in_steps::replace(module, |module, k| many_rows(module, k, &gpu, log.options.tf32))?;
     let mut made = Vec::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled && !divided.contains_key(&k.name)) {
         let aligned = |param: &Param| gives(module, k, param, CHUNK);
@@ -65,13 +67,29 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
         let is_aligned = |n: usize| k.params.get(n).is_some_and(&aligned);
         made.extend(new.map(|new| reads_in_pairs(new, &is_aligned)).filter(|new| fits(module, k, new)));
     }
-    let changed = made.iter().map(|k| k.name.clone()).collect();
+    changed.extend(made.iter().map(|k| k.name.clone()));
     for new in made {
         if let Some(k) = module.kernels.iter_mut().find(|k| k.name == new.name) {
             *k = new;
         }
     }
     Ok(changed)
+}
+
+/// The kernel with large tiles for calls with many rows of a matmul, beside the one with small
+/// tiles.
+fn many_rows(module: &Module, kernel: &Kernel, gpu: &Gpu, tf32: bool) -> Option<Steps> {
+    if kernel.state != State::Unscheduled {
+        return None;
+    }
+    let aligned = |param: &Param| gives(module, kernel, param, CHUNK);
+    let (rows, least, new) = products::many_rows(kernel, gpu, tf32, &aligned)?;
+    let mut new = reads_in_pairs(new, &|n| kernel.params.get(n).is_some_and(&aligned));
+    new.name = "matmul".to_string();
+    new.find_symbols();
+    let operands = (0..kernel.params.len()).map(Operand::Own).collect();
+    let when = When { from: Some((rows, least)), ..When::default() };
+    fits(module, kernel, &new).then(|| Steps { when, slots: Vec::new(), kernels: vec![(new, operands)] })
 }
 
 /// The replacements of attentions with separate kernels for calls with few queries, by the names of
