@@ -18,7 +18,7 @@ use crate::front;
 pub(crate) fn until(module: &VerifiedModule, machine: &Machine, step: &str) -> VerifiedModule {
     let watch = Watch { stop_after: Some(step.to_string()), ..Watch::default() };
     let made = schedule_for(module, machine, &ScheduleOptions::default(), &watch, &mut Collected::default());
-    made.unwrap_or_else(|e| panic!("{step}: {e}"))
+    made.unwrap_or_else(|e| panic!("{step}: {e}")).0
 }
 
 /// Verified tile IR from its text.
@@ -76,7 +76,7 @@ fn schedules_go_on_from_the_text_of_any_step() {
         let options = ScheduleOptions { weights: formats[n % 2].into(), tf32: false };
         let watch = Watch { print_after: Select::All, dump_files: true, ..Watch::default() };
         let mut dumps = Collected::default();
-        let whole =
+        let (whole, _) =
             schedule_for(&module, &machine, &options, &watch, &mut dumps).unwrap_or_else(|e| panic!("{name}: {e}"));
         let end = text::print(&whole);
         assert_eq!(dumps.files.len(), steps_of(&machine).len());
@@ -95,7 +95,7 @@ fn schedules_go_on_from_the_text_of_any_step() {
             assert_eq!(text::print(&again), *dump, "{name}, {}: {}", machine.name(), step.name);
             let made = schedule_for(&again, &machine, &options, &Watch::default(), &mut Collected::default());
             let made =
-                text::print(&made.unwrap_or_else(|e| panic!("{name}, {}, from {}: {e}", machine.name(), step.name)));
+                text::print(&made.unwrap_or_else(|e| panic!("{name}, {}, from {}: {e}", machine.name(), step.name)).0);
             if made != end {
                 let lines = similar::TextDiff::from_lines(&end, &made);
                 let diff = lines.unified_diff().context_radius(2).to_string();
@@ -117,7 +117,7 @@ fn any_limit_leaves_a_schedule() {
             let watch = Watch { bisect_limit: Some(limit), ..Watch::default() };
             let mut said = Collected::default();
             let made = schedule_for(&module, &machine, &ScheduleOptions::default(), &watch, &mut said);
-            let made = made.unwrap_or_else(|e| panic!("{}, {limit}: {e}", machine.name()));
+            let (made, _) = made.unwrap_or_else(|e| panic!("{}, {limit}: {e}", machine.name()));
             assert!(made.kernels.iter().all(|k| k.state != State::Unscheduled));
             assert_eq!(said.text.matches("bisect: running step").count() as u64, limit, "{}", said.text);
             assert_eq!(said.counts.runs, count);

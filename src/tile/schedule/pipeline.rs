@@ -11,7 +11,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use super::step::{Changed, Log, ScheduleOptions, Step};
+use super::step::{Changed, Log, Remark, ScheduleOptions, Step};
 use super::{attention, gpu, modes, panels, place, split_sums, tensor_cores, windows};
 use crate::diagnostics::did_you_mean;
 use crate::observe::{Observer, PrintChanged, Sink, Watch};
@@ -97,7 +97,8 @@ impl fmt::Display for ScheduleError {
     }
 }
 
-/// Schedules a module for a machine, up to the step of `watch.stop_after`.
+/// Schedules a module for a machine, up to the step of `watch.stop_after`; also returns the remarks
+/// of the steps.
 ///
 /// # Errors
 /// A message about something that this schedule cannot express, or the verifier's errors.
@@ -107,13 +108,13 @@ pub fn schedule_for(
     options: &ScheduleOptions,
     watch: &Watch,
     sink: &mut dyn Sink,
-) -> Result<VerifiedModule, ScheduleError> {
+) -> Result<(VerifiedModule, Vec<Remark>), ScheduleError> {
     let steps = steps_of(machine);
     let next = module.scheduled.as_ref().map(|last| steps.iter().position(|s| s.name == last).map_or(0, |n| n + 1));
     let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
-    let Some(next) = next.or(is_open.then_some(0)) else { return Ok(module.clone()) };
+    let Some(next) = next.or(is_open.then_some(0)) else { return Ok((module.clone(), Vec::new())) };
     let mut observer = Observer::new(watch, sink, "tir");
-    let mut log = Log { options };
+    let mut log = Log::new(options, module, machine);
     let mut step = "";
     let mut refused = None;
     let scheduled = module.clone().changed(|module| {
@@ -135,10 +136,11 @@ pub fn schedule_for(
         Ok(changed)
     });
     observer.finish(&format!("the schedule for {}", machine.name()));
-    scheduled.map_err(|(_, text)| match refused {
+    let scheduled = scheduled.map_err(|(_, text)| match refused {
         Some(_) => ScheduleError::Unsupported(text),
         None => ScheduleError::Invalid { step, errors: text },
-    })
+    })?;
+    Ok((scheduled, log.finish()))
 }
 
 /// Runs one step alone.
@@ -151,7 +153,8 @@ pub fn run_step(
     machine: &Machine,
     options: &ScheduleOptions,
 ) -> Result<VerifiedModule, String> {
-    let made = module.clone().changed(|module| (step.run)(module, machine, &mut Log { options }));
+    let mut log = Log::new(options, module, machine);
+    let made = module.clone().changed(|module| (step.run)(module, machine, &mut log));
     made.map_err(|(_, why)| why)
 }
 
@@ -168,6 +171,7 @@ fn run(
     let skipped = !step.required && observer.skips(|n| format!("step ({n}) {} for {}", step.name, machine.name()));
     let changed = if skipped { Changed::new() } else { (step.run)(module, machine, log)? };
     observer.timed(step.name, start);
+    log.forget(module);
     let differs = before.as_ref().is_some_and(|before| *before != text::print(module));
     module.scheduled = Some(step.name.to_string());
     observer.report(step.name, differs, || before.clone().unwrap_or_default(), || text::print(module));

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use super::super::step::{Changed, Log};
 use super::super::{gpu, tensor_cores};
-use super::launches::expand;
-use crate::tile::{Kernel, Machine, Module};
+use super::launches::{Expanded, expand};
+use super::remark_on_parts;
+use crate::tile::{Compute, Kernel, Machine, Module, State};
 
 /// Replaces the attentions of a module by kernels for the machine. On a GPU, those on tensor cores
 /// for calls with few queries come from there; for the others, a tile has as many queries as shared
@@ -17,19 +18,37 @@ use crate::tile::{Kernel, Machine, Module};
 pub(in crate::tile::schedule) fn run(
     module: &mut Module,
     machine: &Machine,
-    _: &mut Log<'_>,
+    log: &mut Log<'_>,
 ) -> Result<Changed, String> {
-    let Some(gpu) = machine.gpu() else { return expand(module, *machine, &BTreeMap::new()) };
+    let Some(gpu) = machine.gpu() else { return Ok(expand(module, *machine, &BTreeMap::new())?.changed) };
     let divided = tensor_cores::divided(module, &gpu);
     let mut machine = *machine;
     loop {
         let mut tried = module.clone();
-        let changed = expand(&mut tried, machine, &divided)?;
-        let fits = |k: &Kernel| !changed.contains(&k.name) || gpu::would_fit(k, &machine, gpu);
+        let expanded = expand(&mut tried, machine, &divided)?;
+        let fits = |k: &Kernel| !expanded.changed.contains(&k.name) || gpu::would_fit(k, &machine, gpu);
         if machine.queries == 1 || tried.kernels.iter().all(fits) {
             *module = tried;
-            return Ok(changed);
+            remark(module, &expanded, log);
+            return Ok(expanded.changed);
         }
         machine.queries /= 2;
     }
+}
+
+/// Remarks on what became of each attention.
+fn remark(module: &Module, expanded: &Expanded, log: &mut Log<'_>) {
+    for (name, variants) in &expanded.attentions {
+        let of = |made: &String| module.kernels.iter().find(|k| k.name == *made);
+        let on_cores = variants.kernels.iter().filter_map(of).find_map(tensor_cores::remark_on_use);
+        if let Some(form) = on_cores {
+            log.form(name, &form);
+        } else if expanded.names.get(name).is_some_and(Vec::is_empty) {
+            log.form(name, "it became several kernels, whose elements are divided among threads");
+        }
+        variants.keys.iter().for_each(|keys| log.note(name, &remark_on_parts(*keys)));
+    }
+    log.replaced(&expanded.names);
+    let is_whole = |k: &&Kernel| k.state == State::Unscheduled && matches!(k.compute, Some(Compute::Attention(_)));
+    module.kernels.iter().filter(is_whole).for_each(|k| log.note(&k.name, "one key after another"));
 }

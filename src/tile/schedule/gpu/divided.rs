@@ -57,7 +57,7 @@ struct Divided {
 ///
 /// # Errors
 /// A launch of a value that is in no buffer, which is a bug in attnc.
-pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(in super::super) fn run(module: &mut Module, _: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let mut found = Vec::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
         let launched = |p: &Plan| p.launched().contains(k.name.as_str());
@@ -72,6 +72,8 @@ pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -
     }
     let mut kernels = Kernels::beside(module.kernels.iter().map(|k| k.name.clone()).collect());
     for (name, divided) in &found {
+        let sums = format!("k is divided among {} blocks, whose sums are added, in 2 launches", divided.parts);
+        log.form(name, &sums);
         let part = kernels.add(divided.part.clone());
         let combine = kernels.add(divided.combine.clone());
         for plan in &mut module.plans {

@@ -66,23 +66,18 @@ const FEW_ROWS: i64 = 16;
 ///
 /// # Errors
 /// As [`in_steps::replace`].
-pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(in super::super) fn run(module: &mut Module, _: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     in_steps::replace(module, |module, kernel| {
         let divided = LongRows::find(kernel).filter(|_| writes_elsewhere(module, kernel))?;
-        divided.steps()
+        let steps = divided.steps().filter(|steps| have_slots(module, &kernel.name, &steps.slots))?;
+        log.note(&kernel.name, &divided.division.to_string());
+        Some(steps)
     })
-}
-
-/// How the rows of a kernel are split, if they are.
-pub(super) fn division(module: &Module, kernel: &Kernel) -> Option<Division> {
-    let divided = LongRows::find(kernel).filter(|_| writes_elsewhere(module, kernel))?;
-    let slots: Vec<BufferType> = divided.slots().into_iter().map(|slot| slot.ty).collect();
-    have_slots(module, &kernel.name, &slots).then_some(divided.division)
 }
 
 /// How rows are split.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Division {
+struct Division {
     /// In which calls.
     when: When,
     /// Elements per row.

@@ -55,7 +55,6 @@
 //! host.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use cranelift_entity::SecondaryMap;
 
@@ -77,28 +76,65 @@ const MAX_LAUNCHES: usize = 32;
 /// Limit on buffers, indices and dimensions passed to a kernel; the runtime supports 256 words.
 const MAX_WORDS: usize = 200;
 
+/// A loop of a plan that stays on the host: its location, and why.
+type HostLoop = (Loc, String);
+
 /// Turns all suitable loops into kernels, outermost first, if these are proved to be in bounds.
-pub(in super::super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(in super::super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let (mut changed, Some(gpu)) = (Changed::new(), machine.gpu()) else { return Ok(Changed::new()) };
     for n in 0..module.plans.len() {
         let mut refused: BTreeSet<Block> = BTreeSet::new();
-        while let Some((header, made)) = next(module, n, gpu.arch, &refused) {
+        let mut remarks: Vec<HostLoop> = Vec::new();
+        let rest = loop {
+            let (header, made) = match next(module, n, gpu.arch, &refused) {
+                Ok(found) => found,
+                Err(rest) => break rest,
+            };
             let mut tried = module.clone();
-            let names = made.put(&mut tried, n);
+            let (loc, count) = (made.loc, made.kernel.launched().count());
+            let name = made.put(&mut tried, n);
+            let names = BTreeSet::from([name.clone()]);
             match recheck(&tried, &names) {
                 Err(_) => _ = refused.insert(header),
-                Ok(()) => (*module, changed) = (tried, &changed | &names),
+                Ok(()) => {
+                    (*module, changed) = (tried, &changed | &names);
+                    let s = if count == 1 { "" } else { "es" };
+                    remarks.push((loc, format!("one launch, @{name}, for {count} launch{s} a step")));
+                }
             }
+        };
+        let on_host = |(loc, why)| (loc, format!("launches by the host in each step; {why}"));
+        remarks.extend(rest.into_iter().map(on_host));
+        remarks.sort_by_key(|(loc, _)| (loc.file, loc.line, loc.column));
+        if let Some(plan) = module.plans.get(n).filter(|p| p.variant == PlanVariant::Plain) {
+            remarks.iter().for_each(|(loc, text)| log.on_loop(&plan.name, *loc, text));
         }
     }
     Ok(changed)
 }
 
-/// The outermost suitable loop of a plan that was not refused.
-fn next(module: &Module, n: usize, arch: GpuArch, refused: &BTreeSet<Block>) -> Option<(Block, Outlined)> {
-    let plan = module.plans.get(n)?;
-    let mut loops = candidates(plan).into_iter().filter(|l| !refused.contains(&l.header));
-    loops.find_map(|l| Some((l.header, Maker::new(module, plan, &l, arch).make().ok()?)))
+/// The outermost suitable loop of a plan that was not refused; otherwise the outermost loops, which
+/// stay on the host.
+fn next(
+    module: &Module,
+    n: usize,
+    arch: GpuArch,
+    refused: &BTreeSet<Block>,
+) -> Result<(Block, Outlined), Vec<HostLoop>> {
+    let (mut on_host, mut inside) = (Vec::new(), BTreeSet::new());
+    let Some(plan) = module.plans.get(n) else { return Err(on_host) };
+    for l in candidates(plan) {
+        let why = match Maker::new(module, plan, &l, arch).make() {
+            Ok(made) if !refused.contains(&l.header) => return Ok((l.header, made)),
+            Ok(_) => "its accesses are not proved to stay in their buffers there".to_string(),
+            Err(why) => why,
+        };
+        if !inside.contains(&l.header) {
+            on_host.push((place(&plan.body, &l), why));
+        }
+        inside.extend(l.blocks);
+    }
+    Err(on_host)
 }
 
 /// The loops of a plan with launches, outer ones first.
@@ -117,64 +153,6 @@ fn is_known(data: &InstData) -> bool {
 
 fn is_launch(body: &Body, i: Inst) -> bool {
     matches!(body.inst(i).op, Op::Plan(PlanOp::Launch { .. }))
-}
-
-/// The outcome for a loop of a plan, for remarks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GpuLoop {
-    /// Name of the entry point.
-    pub plan: String,
-    /// Source location of the loop.
-    pub loc: Loc,
-    /// The GPU architecture.
-    pub arch: GpuArch,
-    /// Name of the resulting kernel, and number of launches per iteration that it contains.
-    pub kernel: Option<(String, usize)>,
-    /// Otherwise, the reason.
-    pub why: String,
-}
-
-impl fmt::Display for GpuLoop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (plan, arch) = (&self.plan, self.arch.name());
-        match &self.kernel {
-            Some((kernel, n)) => {
-                let s = if *n == 1 { "" } else { "es" };
-                write!(f, "the loop of {plan} at {arch}: one launch, @{kernel}, for {n} launch{s} a step")
-            }
-            None => write!(f, "the loop of {plan} at {arch}: launches by the host in each step; {}", self.why),
-        }
-    }
-}
-
-/// The outcomes for the outermost loops of a scheduled module's entry points.
-pub fn gpu_loops(module: &Module, arch: GpuArch) -> Vec<GpuLoop> {
-    let mut out = Vec::new();
-    for plan in module.plans.iter().filter(|p| p.variant == PlanVariant::Plain) {
-        let body = &plan.body;
-        let mut found = Vec::new();
-        for (_, _, data) in body.insts() {
-            let Op::Plan(PlanOp::Launch { kernel }) = &data.op else { continue };
-            let persistent = module.kernels.iter().find(|k| k.name == *kernel && k.is_persistent());
-            let Some(k) = persistent else { continue };
-            let of = (kernel.clone(), k.launched().count());
-            found.push((data.loc, Some(of), String::new()));
-        }
-        let mut inside: BTreeSet<Block> = BTreeSet::new();
-        for l in candidates(plan) {
-            if !inside.contains(&l.header) {
-                let why = Maker::new(module, plan, &l, arch).make().err();
-                let why =
-                    why.unwrap_or_else(|| "its accesses are not proved to stay in their buffers there".to_string());
-                found.push((place(body, &l), None, why));
-            }
-            inside.extend(&l.blocks);
-        }
-        found.sort_by_key(|(loc, _, _)| (loc.file, loc.line, loc.column));
-        let made = |(loc, kernel, why)| GpuLoop { plan: plan.name.clone(), loc, arch, kernel, why };
-        out.extend(found.into_iter().map(made));
-    }
-    out
 }
 
 /// Source location of a loop: of the comparison in its header.
@@ -209,7 +187,7 @@ enum LoopOperand {
 
 impl Outlined {
     /// Replaces the loop; returns the name of the kernel.
-    fn put(mut self, module: &mut Module, n: usize) -> BTreeSet<String> {
+    fn put(mut self, module: &mut Module, n: usize) -> String {
         let mut number = 0;
         while module.kernels.iter().any(|k| k.name == format!("loop.{number}")) {
             number += 1;
@@ -237,7 +215,7 @@ impl Outlined {
             body.replace_uses(&by);
         }
         module.kernels.push(self.kernel);
-        BTreeSet::from([name])
+        name
     }
 }
 

@@ -26,20 +26,26 @@ struct Pair {
 }
 
 /// Applies the rewrite to sorting kernels; returns the names of kernels that are new or changed.
-pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(in super::super) fn run(module: &mut Module, _: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let mut changed = BTreeSet::new();
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
     let mut taken: BTreeSet<String> = module.kernels.iter().map(|k| k.name.clone()).collect();
     let mut made: Vec<Kernel> = Vec::new();
     for n in 0..module.kernels.len() {
         let Some(kernel) = module.kernels.get(n) else { continue };
-        let Some(found) = Order::of_kernel(kernel).filter(|found| takes(module, kernel, found)) else { continue };
+        let Some(found) = Order::of_kernel(kernel) else { continue };
+        if !takes(module, kernel, &found) {
+            let why = "there is no room for ranks";
+            log.form(&kernel.name, &format!("elements are looked at one after another, each row by a thread: {why}"));
+            continue;
+        }
         let Some(ranks) = ranks_of(&found) else { continue };
         let has_room = found.room.is_some();
         // New names, because their buffers differ.
         let names = ["ranks", "order"].map(|kind| free_name(kind, &taken));
         let first = sort::ranks(&names[0], &found.x, found.descending, &ranks);
         let (Some(first), Some(second)) = (first, sort::order(&names[1], &ranks, &found.out)) else { continue };
+        log.form(&kernel.name, "for each element the elements that come before it are counted, in 2 launches");
         taken.extend(names.clone());
         changed.extend(names.clone());
         pairs.insert(kernel.name.clone(), Pair { ranks, has_room, names });
@@ -56,7 +62,7 @@ pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -
 }
 
 /// Can a kernel be replaced, with memory for the ranks?
-pub(super) fn takes(module: &Module, kernel: &Kernel, found: &Order) -> bool {
+fn takes(module: &Module, kernel: &Kernel, found: &Order) -> bool {
     let Some(ranks) = ranks_of(found) else { return false };
     match &found.room {
         Some(_) => module.plans.iter().all(|plan| rooms_are_its_own(plan, &kernel.name)),

@@ -38,6 +38,7 @@ mod attention;
 mod build;
 mod careful;
 mod products;
+mod remarks;
 mod roles;
 mod scores;
 mod sizes;
@@ -45,12 +46,13 @@ mod split;
 
 use std::collections::BTreeMap;
 
-use super::attention::{Divided, Whole, may_be_replaced};
+use super::attention::{Divided, may_be_replaced, remark_on_parts};
 use super::step::{Changed, Log};
 use crate::shape::Elem;
 use crate::tile::alignment::{CHUNK, launches_give, needed};
 use crate::tile::{BufferType, Gpu, GpuArch, InstData, Kernel, Machine, Module, Op, Param, State};
 pub(super) use products::{FEW_COLS, FEW_ROWS, Integers, by_integers, unpacked_rows};
+pub(super) use remarks::remark_on_use;
 
 /// Gives suitable kernels of a module their tensor core variants, except for attentions with
 /// separate kernels for calls with few queries ([`divided`]).
@@ -65,7 +67,20 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
         let is_aligned = |n: usize| k.params.get(n).is_some_and(&aligned);
         made.extend(new.map(|new| reads_in_pairs(new, &is_aligned)).filter(|new| fits(module, k, new)));
     }
-    let changed = made.iter().map(|k| k.name.clone()).collect();
+    let changed: Changed = made.iter().map(|k| k.name.clone()).collect();
+    for k in &made {
+        remark_on_use(k).iter().for_each(|form| log.form(&k.name, form));
+    }
+    for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
+        if changed.contains(&k.name) {
+            let aligned = |param: &Param| gives(module, k, param, CHUNK);
+            let keys = attention::parts(k, &gpu, &aligned);
+            keys.iter().for_each(|keys| log.note(&k.name, &remark_on_parts(*keys)));
+        } else if !divided.contains_key(&k.name) && !log.has_form(&k.name) {
+            let why = remarks::why_not(module, k);
+            why.iter().for_each(|why| log.note(&k.name, &format!("not on tensor cores: {why}")));
+        }
+    }
     for new in made {
         if let Some(k) = module.kernels.iter_mut().find(|k| k.name == new.name) {
             *k = new;
@@ -120,13 +135,6 @@ pub(super) fn reads_in_pairs(mut kernel: Kernel, is_aligned: &dyn Fn(usize) -> b
 fn gives(module: &Module, kernel: &Kernel, param: &Param, bytes: u64) -> bool {
     let n = kernel.params.iter().position(|p| p == param);
     n.is_some_and(|n| launches_give(module, &kernel.name, n, bytes))
-}
-
-/// The number of parts into which an attention on tensor cores splits the keys of calls with few
-/// queries, or why it does not; `None` if it does not use tensor cores.
-pub(super) fn parts_of_keys(module: &Module, kernel: &Kernel, arch: GpuArch) -> Option<Result<i64, Whole>> {
-    let aligned = |param: &Param| gives(module, kernel, param, CHUNK);
-    attention::parts(kernel, &Gpu::for_arch(arch), &aligned)
 }
 
 /// Can tiles of a left operand be copied to shared memory?
