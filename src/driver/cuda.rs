@@ -28,7 +28,7 @@ const DUMPS: [EmitKind; 3] = [EmitKind::Tile, EmitKind::Ptx, EmitKind::Sass];
 const OF_LIBRARY: [EmitKind; 4] = [EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python];
 
 /// The GPU architecture of an option.
-fn arch(gpu: Gpu) -> GpuArch {
+pub(super) fn arch(gpu: Gpu) -> GpuArch {
     match gpu {
         Gpu::Sm80 => GpuArch::Sm80,
         Gpu::Sm90a => GpuArch::Sm90a,

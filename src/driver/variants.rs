@@ -72,6 +72,13 @@ pub(super) fn scheduled(
     made.map_err(|failure| failure.report(s))
 }
 
+/// The remarks of a schedule, as lines.
+pub(super) fn remark_lines(tiles: &tile::Module, remarks: &[tile::Remark]) -> String {
+    let line =
+        |remark: &tile::Remark| format!("remark: {}: {}\n", remark.loc.text(&tiles.name, &tiles.files), remark.text);
+    remarks.iter().map(line).collect()
+}
+
 fn schedule(
     observed: &Observed,
     tiles: &VerifiedModule,
@@ -80,9 +87,7 @@ fn schedule(
     is_text: bool,
 ) -> (Result<(VerifiedModule, String), Failure>, Collected) {
     let (made, out) = observed.schedule(tiles, &Machine::from(kind), options, false);
-    let line =
-        |remark: &tile::Remark| format!("remark: {}: {}\n", remark.loc.text(&tiles.name, &tiles.files), remark.text);
-    let made = made.map(|(module, remarks)| (module, remarks.iter().map(line).collect()));
+    let made = made.map(|(module, remarks)| (module, remark_lines(tiles, &remarks)));
     let made = made.map_err(|e| match is_text {
         true => Failure::Unsupported(e.to_string()),
         false => Failure::Bug(broken_schedule(tiles, &e, "--target cuda --emit tile=-")),

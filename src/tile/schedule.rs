@@ -40,7 +40,7 @@ use crate::observe::{Collected, Watch};
 pub use attention::VisitedBlocks;
 pub use formats::{WeightChoice, WeightFormat};
 pub use losses::{Loss, PackedWeight};
-pub use pipeline::{CPU_STEPS, GPU_STEPS, ScheduleError, find_step, run_step, schedule_for, steps_of};
+pub use pipeline::{CPU_STEPS, GPU_STEPS, ScheduleError, find_step, run_steps, schedule_for, steps_named, steps_of};
 pub use step::{Remark, ScheduleOptions, Step};
 pub use tensor_cores::tensor_core_kernel;
 

@@ -97,6 +97,20 @@ impl fmt::Display for ScheduleError {
     }
 }
 
+/// The steps of this machine with these names, in this order.
+///
+/// # Errors
+/// A line about the first unknown name.
+pub fn steps_named(names: &[String], machine: &Machine) -> Result<Vec<Step>, String> {
+    let all = steps_of(machine);
+    let step = |name: &str| {
+        let near = || did_you_mean(name, all.iter().map(|s| s.name)).map(|near| format!("; did you mean `{near}`?"));
+        let found = all.iter().find(|s| s.name == name).copied();
+        found.ok_or_else(|| format!("{} has no step `{name}`{}", machine.name(), near().unwrap_or_default()))
+    };
+    names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).map(step).collect()
+}
+
 /// Schedules a module for a machine, up to the step of `watch.stop_after`; also returns the remarks
 /// of the steps.
 ///
@@ -113,13 +127,28 @@ pub fn schedule_for(
     let next = module.scheduled.as_ref().map(|last| steps.iter().position(|s| s.name == last).map_or(0, |n| n + 1));
     let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
     let Some(next) = next.or(is_open.then_some(0)) else { return Ok((module.clone(), Vec::new())) };
+    run_steps(module, machine, steps.get(next..).unwrap_or_default(), options, watch, sink)
+}
+
+/// Runs these steps alone, whatever the module's last step was.
+///
+/// # Errors
+/// As [`schedule_for`].
+pub fn run_steps(
+    module: &VerifiedModule,
+    machine: &Machine,
+    steps: &[Step],
+    options: &ScheduleOptions,
+    watch: &Watch,
+    sink: &mut dyn Sink,
+) -> Result<(VerifiedModule, Vec<Remark>), ScheduleError> {
     let mut observer = Observer::new(watch, sink, "tir");
     let mut log = Log::new(options, module, machine);
     let mut step = "";
     let mut refused = None;
     let scheduled = module.clone().changed(|module| {
         let mut changed = Changed::new();
-        for s in steps.iter().skip(next) {
+        for s in steps {
             if observer.is_stopped() {
                 return Ok(changed);
             }
@@ -132,7 +161,8 @@ pub fn schedule_for(
             changed.extend(made);
             step = "";
         }
-        module.scheduled = None;
+        let last = steps_of(machine).last().map(|s| s.name);
+        module.scheduled.take_if(|name| Some(name.as_str()) == last);
         Ok(changed)
     });
     observer.finish(&format!("the schedule for {}", machine.name()));
@@ -141,21 +171,6 @@ pub fn schedule_for(
         None => ScheduleError::Invalid { step, errors: text },
     })?;
     Ok((scheduled, log.finish()))
-}
-
-/// Runs one step alone.
-///
-/// # Errors
-/// As [`schedule_for`].
-pub fn run_step(
-    step: &Step,
-    module: &VerifiedModule,
-    machine: &Machine,
-    options: &ScheduleOptions,
-) -> Result<VerifiedModule, String> {
-    let mut log = Log::new(options, module, machine);
-    let made = module.clone().changed(|module| (step.run)(module, machine, &mut log));
-    made.map_err(|(_, why)| why)
 }
 
 /// Runs one step, with the dumps requested before and after it.
