@@ -1,5 +1,5 @@
-//! Weight layout: chooses packed panels for right-hand matmul operands, packs them, and gives
-//! matmuls tiles as wide as a panel.
+//! pack-panels: chooses packed panels for right-hand matmul operands, packs them, and gives matmuls
+//! tiles as wide as a panel.
 //!
 //! In: an unscheduled module, whose matmuls read buffers directly, and a machine's parameters. Out:
 //! the same module with the machine's tile sizes (`products`), in which
@@ -15,10 +15,28 @@
 //!   rounded to it (`halves`).
 //!
 //! ```text
-//!   %1 = param "w"         : buf f32[768, 2304]            %1 = packed 0     : buf f32[72, 768, 32]
-//!   launch @matmul.0(%x, %1, %y)                     ->    launch @matmul.0(%x, %1, %y)
-//!                                                          ... and in the plan that prepares:
-//!                                                            launch @pack.0(param "w", packed 0)
+//! w: f32[64, 64]
+//! fn f(x: f32[S, 64]) -> f32[S, 64] { x @ w }
+//! ...
+//!   %15 = load %1[%13, %10], rows=0, cols=1 : tile f32[64, 64]
+//! ...
+//!   %1 = param "w" : buf f32[64, 64]
+//!   %2 = out 0 : buf f32[S, 64]
+//!   launch @matmul.0(%0, %1, %2)
+//! ...
+//! ->
+//! ...
+//!   %16 = load %1[%4, %14, %14], rows=1, cols=2 : tile f32[64, 32]
+//! ...
+//!   %2 = packed 0 : buf f32[2, 64, 32]
+//!   launch @matmul.0(%0, %2, %1)
+//! ...
+//! plan @weights prepare {
+//! ...
+//!   %0 = packed 0 : buf f32[2, 64, 32]
+//!   %1 = param "w" : buf f32[64, 64]
+//!   launch @pack.0(%1, %0)
+//! ...
 //! ```
 //!
 //! A matmul with concatenated parameters is split by columns, if a parameter does not end at a

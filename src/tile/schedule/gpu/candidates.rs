@@ -1,9 +1,35 @@
-//! Top-k along a long axis: selects candidates in each chunk, and then compares only these.
+//! select-candidates: top-k along a long axis selects candidates in each chunk, and then compares
+//! only these.
 //!
 //! In: an unscheduled module. Out: the same module, in which a launch of a top-k kernel along a
 //! potentially long axis ([`why_not`]; [`Order`], descending) becomes four: ranks within chunks,
 //! candidates, their ranks, and the indices in order of rank. They communicate through slots. Other
 //! orders, and shorter axes, use ranks over the whole axis ([`super::ranks`]).
+//!
+//! Comparing all elements with all others takes n^2 comparisons, most of them with elements that are
+//! far from the top. The k greatest elements are among the k greatest of their chunks, so most can be
+//! discarded after comparisons within a chunk:
+//!
+//! ```text
+//! fn f(x: f32[5000]) -> i32[2] {
+//!     let (_, places) = top_k(x, 2)
+//!     places
+//! }
+//! ...
+//! kernel @top.0(%0: in f32[5000], %1: inout i32[2]) computes(sort, descending=true, site=0) {
+//! ...
+//!   launch @top.0(%0, %1)
+//! ...
+//! ->
+//! ...
+//!   %6 = view %3 : buf f32[20]
+//!   %7 = view %4 : buf i32[20]
+//!   launch @ranks_in_chunks.0(%0, %2)
+//!   launch @candidates.0(%0, %2, %3, %4)
+//!   launch @ranks.0(%6, %5)
+//!   launch @chosen.0(%5, %7, %1)
+//! ...
+//! ```
 
 use super::super::step::{Changed, Log};
 use super::in_steps::{self, Operand, Steps, When, have_slots};

@@ -3,6 +3,21 @@
 //! `size-tiles` gives each kernel the tiles of the machine, and decides what `place` reads
 //! ([`Tiled`]): how many warps a block has, and which accesses get loop nests of their own.
 //!
+//! ```text
+//! fn f(x: f32[S]) -> f32[S] { exp(x) }
+//! ...
+//! kernel @map.0(%0: in f32[S], %1: out f32[S]) symbols(S) grid(%2: ceil(S, 256)) {
+//! ...
+//!   %9 = exp %8 : tile f32[1, %7<=256]
+//! ...
+//! ->
+//! ...
+//! kernel @map.0(%0: in f32[S], %1: out f32[S]) symbols(S) grid(%2: ceil(S, 1024)) tiled() {
+//! ...
+//!   %10 = exp %9 : tile f32[1, %8<=1024]
+//! ...
+//! ```
+//!
 //! * A matmul with few rows gets a tile width with which all multiprocessors read its right operand
 //!   ([`few_rows`]).
 //! * A grid point that loops over elements serially is split: one element per point

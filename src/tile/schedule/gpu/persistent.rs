@@ -1,32 +1,46 @@
-//! Turns loops of plans into one persistent kernel each.
+//! fuse-loops: turns loops of plans into one persistent kernel each.
 //!
 //! A recurrent network makes a few small launches per step of a sequence, one after another. On a
-//! GPU each costs some microseconds, or one or two in a graph, mostly more than its work. Before:
+//! GPU each costs some microseconds, or one or two in a graph, mostly more than its work. One kernel
+//! can do the whole loop, with grid barriers (`grid_barrier`) between dependent launches:
 //!
 //! ```text
-//! ^bb1(%t: index):                                  // of the plan, on the host
-//!   br_if %t < S, ^bb2, ^bb3
+//! fn f(x: f32[S, 8], w: f32[8, 8]) -> f32[1, 8] {
+//!     var h = full<f32>(0, [1, 8])
+//!     for t in 0..S {
+//!         h = tanh(h @ w + x[t])
+//!     }
+//!     h
+//! }
+//! ...
+//! ^bb1(%6: index):
+//!   %7 = dim S : index
+//!   %8 = lt %6, %7 : bool
+//!   br_if %8, ^bb2, ^bb3
 //! ^bb2:
-//!   %x = view %xs[%t], ..
-//!   launch @matmul.1(%h, %w, %x, %b, %gates)
-//!   launch @map.0(%gates, %c, %h)
-//!   br ^bb1(%t + 1)
-//! ```
-//!
-//! After: `launch @loop.0(%xs, %h, %w, %b, %gates, %c)`, and a kernel whose body is that loop, with
-//! grid barriers (`grid_barrier`) between dependent launches:
-//!
-//! ```text
-//! kernel @loop.0(%xs: in .., %h: inout .., ..) grid(%n: ceil(max(1, ..), 1)) gpu(sm_80, 8) {
-//! ^bb1(%t: index):
-//!   br_if %t < S, ^bb2, ^bb3
+//! ...
+//!   launch @matmul.0(%10, %1, %11, %12)
+//! ...
+//!   launch @result.0(%15, %16)
+//!   br ^bb1(%14)
+//! ...
+//! ->
+//! ...
+//! ^bb1(%6: index):
+//!   %7 = dim S : index
+//!   %8 = lt %6, %7 : bool
+//!   br_if %8, ^bb2, ^bb3
 //! ^bb2:
-//!   %x = view %xs[%t], ..
+//! ...
 //!   grid_barrier
-//!   launch @matmul.1(%h, %w, %x, %b, %gates)        // the blocks share the points of its grid
+//!   launch @matmul.0(%10, %3, %11, %12)
+//! ...
 //!   grid_barrier
-//!   launch @map.0(%gates, %c, %h)
-//!   br ^bb1(%t + 1)
+//!   launch @result.0(%15, %16)
+//!   br ^bb1(%14)
+//! ...
+//!   launch @loop.0(%2, %0, %5, %1)
+//! ...
 //! ```
 //!
 //! It is launched with at most as many blocks as run concurrently, each of which executes all of

@@ -1,10 +1,29 @@
-//! Sorting by rank counting: replaces serial sorting kernels by two parallel ones.
+//! count-ranks: replaces serial sorting kernels by two parallel ones, which count ranks.
 //!
 //! In: an unscheduled module. Out: the same module, in which a launch of a kernel that orders the
 //! elements of an axis ([`Order`]) becomes two: one counts for each element how many come before
 //! it, the other finds for each position the element with that rank. The ranks are in the kernel's
 //! scratch, of which they fill one half, or in a slot of their own. If the scratch has other uses,
 //! the kernel is unchanged.
+//!
+//! A serial sort leaves all threads but one idle. The rank of an element is the number of elements that
+//! come before it, and all ranks can be counted at the same time, with n^2 independent comparisons:
+//!
+//! ```text
+//! fn f(x: f32[100]) -> i32[100] { argsort(x) }
+//! ...
+//!   launch @top.0(%0, %1)
+//! ...
+//! ->
+//! ...
+//! kernel @ranks.0(%0: in f32[100], %1: out i32[1, 100]) grid(%2: ceil(100, 8)) {
+//! ...
+//! kernel @order.0(%0: in i32[1, 100], %1: out i32[100]) grid(%2: ceil(100, 8)) {
+//! ...
+//!   launch @ranks.0(%0, %2)
+//!   launch @order.0(%2, %1)
+//! ...
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 

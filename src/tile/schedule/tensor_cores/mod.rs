@@ -1,9 +1,24 @@
-//! Tensor cores: gives matmuls and attention of 16-bit floats kernels with fragments.
+//! use-tensor-cores: gives matmuls and attention of 16-bit floats kernels with fragments.
 //!
 //! In: an unscheduled module and a GPU architecture. Out: the same module, in which suitable
 //! kernels are scheduled for the GPU: their tiles are register fragments and shared memory tiles,
 //! copied asynchronously. Other kernels are unchanged, for the generic schedule. It must not know
 //! instructions, nor how fragments are laid out in registers.
+//!
+//! ```text
+//! fn f(x: bf16[64, 64], w: bf16[64, 64]) -> bf16[64, 64] { x @ w }
+//! ...
+//!   %13 = dot %11, %12, %9 : tile f32[64, 64]
+//! ...
+//! ->
+//! ...
+//!   %14 = copy_async %13, %0[%6, %12], rows=0, cols=1 : pending(copy) tile bf16[64, 32] @shared(64)
+//! ...
+//!   %55 = load_fragment %47 : tile bf16[64, 32] @fragment(a)
+//!   %56 = load_fragment %48 : tile bf16[32, 64] @fragment(b)
+//!   %57 = mma %55, %56, %36 : tile f32[64, 64] @fragment(acc)
+//! ...
+//! ```
 //!
 //! Suitable are:
 //!
