@@ -152,7 +152,7 @@ pub enum Command {
     Generate(GenerateOptions),
     /// Time each kernel of an entry point and compare with the limits of the machine
     Bench(BenchOptions),
-    /// Run passes on graph IR (`.air`)
+    /// Run passes on graph IR (`.air`), or steps of the schedule on tile IR (`.tir`)
     Opt(OptOptions),
     /// Explain an error code, with a failing and a corrected example
     Explain(ExplainOptions),

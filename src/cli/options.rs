@@ -301,14 +301,15 @@ pub struct BenchOptions {
     pub messages: MessageOptions,
 }
 
-/// `attnc opt file.air --passes cse,fuse-attention`
+/// `attnc opt file.air --passes cse,fuse-attention`, `attnc opt file.tir --passes place`
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Output")]
 pub struct OptOptions {
     /// IR text; `-` is stdin
     #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
-    /// The passes to run, in this order; `""` runs none; the whole pipeline if omitted
+    /// The passes to run, in this order, or on tile IR the steps of the schedule (`attnc list
+    /// steps`); `""` runs none; the whole pipeline if omitted
     #[arg(long = "passes", value_name = "PASS,..", value_delimiter = ',')]
     pub pipeline: Option<Vec<String>>,
     /// The output file; stdout if omitted

@@ -28,7 +28,7 @@ const DUMPS: [EmitKind; 3] = [EmitKind::Tile, EmitKind::Ptx, EmitKind::Sass];
 const OF_LIBRARY: [EmitKind; 4] = [EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python];
 
 /// The GPU architecture of an option.
-fn arch(gpu: Gpu) -> GpuArch {
+pub(super) fn arch(gpu: Gpu) -> GpuArch {
     match gpu {
         Gpu::Sm80 => GpuArch::Sm80,
         Gpu::Sm90a => GpuArch::Sm90a,
@@ -110,12 +110,12 @@ fn dumps(
 ) -> Result<(), CommandError> {
     let kind = arch(options.target.gpu);
     s.stage("schedule");
-    let scheduled = variants::scheduled(s, tiles, kind, gpu_options, is_text)?;
+    let (scheduled, remarks) = variants::scheduled(s, tiles, kind, gpu_options, is_text)?;
     // The library, if there is one, is made of the same steps.
     s.observed.shown = Some(String::new());
     // For a library, remarks are printed for all variants.
     if options.passes.remarks && !OF_LIBRARY.into_iter().any(|kind| out.has(kind)) {
-        tell(&variants::forms(tiles, &scheduled));
+        tell(&remarks);
     }
     let only = stages::only(options.kernel.as_deref(), Some(&scheduled))?;
     out.emit(s, EmitKind::Tile, |_| match only {
@@ -123,8 +123,7 @@ fn dumps(
         None => tile::text::print(&scheduled),
     })?;
     if record::is_asked(out) {
-        let forms = variants::forms(tiles, &scheduled);
-        record::tiles(s, (Some(tiles), &scheduled), (kind.name(), true), ("", &forms));
+        record::tiles(s, (Some(tiles), &scheduled), (kind.name(), true), ("", &remarks));
     }
     let Some(last) = [EmitKind::Sass, EmitKind::Ptx].into_iter().find(|kind| out.has(*kind) || record::is_asked(out))
     else {
@@ -167,7 +166,7 @@ pub(super) fn simulated(
 ) -> Result<(VerifiedModule, Simulated), CommandError> {
     let kind = arch(gpu);
     s.stage("schedule");
-    let scheduled = variants::scheduled(s, tiles, kind, gpu_options, false)?;
+    let (scheduled, _) = variants::scheduled(s, tiles, kind, gpu_options, false)?;
     s.stage("generate code");
     let (module, infos) = variants::compiled(s, &scheduled, kind, false)?;
     let text = crate::ptx::text::print(&module);

@@ -6,7 +6,7 @@
 use crate::cli::PassOptions;
 use crate::observe::{Collected, Counts, Watch};
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, Machine, ScheduleError, ScheduleOptions};
+use crate::tile::{self, Machine, Remark, ScheduleError, ScheduleOptions};
 use std::path::PathBuf;
 
 /// Observes the schedule, whose steps are counted after the passes.
@@ -38,7 +38,7 @@ impl Observed {
         machine: &Machine,
         options: &ScheduleOptions,
         is_first: bool,
-    ) -> (Result<VerifiedModule, ScheduleError>, Collected) {
+    ) -> (Result<(VerifiedModule, Vec<Remark>), ScheduleError>, Collected) {
         let is_shown = self.shown.as_ref().map_or(is_first, |name| *name == machine.name());
         let mut out = Collected { counts: self.counts, ..Collected::default() };
         let silent = self.watch.silent();

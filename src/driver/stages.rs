@@ -398,7 +398,7 @@ impl Tiers {
         let mut tiers = Vec::new();
         for (level, made, out) in made {
             print_steps(s, out)?;
-            tiers.push((level, made?));
+            tiers.push((level, made?.0));
         }
         // Byte dot products need quantised weights.
         tiers.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
@@ -418,7 +418,7 @@ impl Tiers {
         let (scheduled, out) = s.observed.schedule(&tiles, &Machine::from(level), &options, true);
         print_steps(s, out)?;
         let unscheduled = tiles;
-        let tiles = scheduled.map_err(|e| no_code(s, &e.to_string()))?;
+        let (tiles, _) = scheduled.map_err(|e| no_code(s, &e.to_string()))?;
         let of = |k: &tile::Kernel| match k.state {
             tile::State::Cpu(level) => Some(level),
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
@@ -444,14 +444,6 @@ impl Tiers {
             format!("remark: {place}: attention at {}: {blocks}\n", level.name())
         };
         tile::visited_blocks(unscheduled, *level).iter().map(line).collect()
-    }
-
-    /// A line for each kernel and GPU architecture: its variant, and why a matmul does not use
-    /// tensor cores.
-    fn gpu_forms(&self) -> String {
-        let Some(unscheduled) = &self.unscheduled else { return String::new() };
-        let of = |tier: &GpuTier| super::variants::forms(unscheduled, &tier.module);
-        self.gpus.iter().map(of).collect()
     }
 
     /// The GPU variant of this name.
@@ -564,7 +556,7 @@ pub(super) fn machine_code(
         ));
     }
     // The plans of a GPU variant are portable code.
-    let plans = tiers.gpus.iter().map(|GpuTier { module, kernels }| Tier {
+    let plans = tiers.gpus.iter().map(|GpuTier { module, kernels, .. }| Tier {
         level: Cpu::PORTABLE,
         module: module.verified(),
         gpu: Some(kernels),
@@ -583,7 +575,7 @@ pub(super) fn machine_code(
         let all = [
             tiers.lowering_remarks(),
             tiers.visited_blocks(),
-            tiers.gpu_forms(),
+            tiers.gpus.iter().map(|tier| tier.remarks.as_str()).collect(),
             made.remarks(&module.name, &module.files),
         ]
         .concat();

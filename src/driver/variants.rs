@@ -24,6 +24,8 @@ pub(super) struct GpuTier {
     pub(super) module: VerifiedModule,
     /// Its kernels as PTX.
     pub(super) kernels: GpuKernels,
+    /// The remarks of its schedule, as lines.
+    pub(super) remarks: String,
 }
 
 /// Every GPU architecture that a library has code for, most specific first.
@@ -56,29 +58,25 @@ impl Failure {
     }
 }
 
-/// A remark for each kernel about its variant on this GPU architecture, and one for each loop.
-pub(super) fn forms(unscheduled: &tile::Module, scheduled: &VerifiedModule) -> String {
-    let kinds = kinds_of(scheduled);
-    let [kind] = kinds.as_slice() else { return String::new() };
-    let line =
-        |form: &tile::GpuForm| format!("remark: {}: {form}\n", form.loc.text(&unscheduled.name, &unscheduled.files));
-    let forms: String = tile::gpu_forms(unscheduled, scheduled, *kind).iter().map(line).collect();
-    let loops = tile::gpu_loops(scheduled, *kind);
-    let loops = loops.iter().map(|l| format!("remark: {}: {l}\n", l.loc.text(&scheduled.name, &scheduled.files)));
-    forms + &loops.collect::<String>()
-}
-
-/// Schedules kernels for a GPU architecture. `is_text`: they were given by the user as tile IR.
+/// Schedules kernels for a GPU architecture; also returns the remarks, as lines. `is_text`: they were
+/// given by the user as tile IR.
 pub(super) fn scheduled(
     s: &mut Session,
     tiles: &VerifiedModule,
     kind: GpuArch,
     options: &ScheduleOptions,
     is_text: bool,
-) -> Result<VerifiedModule, CommandError> {
+) -> Result<(VerifiedModule, String), CommandError> {
     let (made, out) = schedule(&s.observed, tiles, kind, options, is_text);
     print_steps(s, out)?;
     made.map_err(|failure| failure.report(s))
+}
+
+/// The remarks of a schedule, as lines.
+pub(super) fn remark_lines(tiles: &tile::Module, remarks: &[tile::Remark]) -> String {
+    let line =
+        |remark: &tile::Remark| format!("remark: {}: {}\n", remark.loc.text(&tiles.name, &tiles.files), remark.text);
+    remarks.iter().map(line).collect()
 }
 
 fn schedule(
@@ -87,8 +85,9 @@ fn schedule(
     kind: GpuArch,
     options: &ScheduleOptions,
     is_text: bool,
-) -> (Result<VerifiedModule, Failure>, Collected) {
+) -> (Result<(VerifiedModule, String), Failure>, Collected) {
     let (made, out) = observed.schedule(tiles, &Machine::from(kind), options, false);
+    let made = made.map(|(module, remarks)| (module, remark_lines(tiles, &remarks)));
     let made = made.map_err(|e| match is_text {
         true => Failure::Unsupported(e.to_string()),
         false => Failure::Bug(broken_schedule(tiles, &e, "--target cuda --emit tile=-")),
@@ -136,13 +135,13 @@ pub(super) fn variants(
         print_steps(s, out)?;
         modules.push((*kind, made.map_err(|failure| failure.report(s))?));
     }
-    let made = threads::each(modules, kinds.len(), |(kind, module)| {
+    let made = threads::each(modules, kinds.len(), |(kind, (module, remarks))| {
         let (ptx, infos) = generate(&module, kind, is_text)?;
         if kinds.len() > 1 && ptx.target.alone && !ptx.lowest().1.alone {
             return Ok(None);
         }
         let kernels = ptx::variant(kind.name(), &ptx, &infos).map_err(Failure::Unsupported)?;
-        Ok(Some(GpuTier { module, kernels }))
+        Ok(Some(GpuTier { module, kernels, remarks }))
     });
     let made: Result<Vec<Option<GpuTier>>, Failure> = made.into_iter().collect();
     Ok(made.map_err(|failure| failure.report(s))?.into_iter().flatten().collect())

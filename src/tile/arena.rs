@@ -1,4 +1,4 @@
-//! Memory planning: slots of a plan that share memory, by liveness.
+//! share-slots: slots of a plan that are never live at the same time share memory.
 //!
 //! In: a plan in which every buffer between kernels has a slot of its own. Out: the same plan with
 //! fewer slots. Two slots may be merged if their live ranges are disjoint, and one of the two sizes
@@ -8,6 +8,28 @@
 //! a launch that writes a whole slot kills it; one that writes part of it does not, so a slot
 //! written in parts inside a loop is live throughout the loop. The inputs and outputs of a launch
 //! never share memory, because kernels read while they write.
+//!
+//! A step of the schedule for CPUs and GPUs, which runs when all launches are known:
+//!
+//! ```text
+//! fn f(x: f32[S, 64], w: f32[64, 64]) -> f32[S, 64] { x @ w @ w @ w @ w }
+//! ...
+//! plan @f symbols(S) slots(256*S, 256*S, 256*S) {
+//! ...
+//! ->
+//! ...
+//! plan @f symbols(S) slots(256*S, 256*S) {
+//! ...
+//!   %2 = slot 0 : buf f32[S, 64]
+//!   launch @matmul.0(%0, %1, %2)
+//!   %3 = slot 1 : buf f32[S, 64]
+//!   launch @matmul.0(%2, %1, %3)
+//!   %4 = slot 0 : buf f32[S, 64]
+//!   launch @matmul.0(%3, %1, %4)
+//! ...
+//! ```
+//!
+//! The third matmul may overwrite the result of the first, which the second has read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -84,9 +84,9 @@ pub use machine::{Gpu, Machine, PairsOfSteps, Processor};
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, GpuOp, Op, PlanOp, TapPart};
 pub use schedule::{
-    CPU_STEPS, GPU_STEPS, GpuForm, GpuLoop, Loss, PackedWeight, ScheduleError, ScheduleOptions, Step, VisitedBlocks,
-    WeightChoice, WeightFormat, find_step, gpu_forms, gpu_loops, packed_weights, run_step, schedule, schedule_for,
-    schedule_for_gpu, schedule_for_gpu_with, schedule_kernel, steps_of, tensor_core_kernel, visited_blocks,
+    CPU_STEPS, GPU_STEPS, Loss, PackedWeight, Remark, ScheduleError, ScheduleOptions, Step, VisitedBlocks,
+    WeightChoice, WeightFormat, find_step, packed_weights, run_steps, schedule, schedule_for, schedule_for_gpu,
+    schedule_for_gpu_with, schedule_kernel, steps_named, steps_of, tensor_core_kernel, visited_blocks,
 };
 pub use simplify::simplify;
 pub(crate) use tiling::{AxisRole, ELEMENTWISE, Position, copy, merge_axes, rows_axis};

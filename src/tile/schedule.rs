@@ -39,10 +39,9 @@ use super::{Cpu, GpuArch, Kernel, Machine, State};
 use crate::observe::{Collected, Watch};
 pub use attention::VisitedBlocks;
 pub use formats::{WeightChoice, WeightFormat};
-pub use gpu::{GpuForm, GpuLoop, gpu_forms, gpu_loops};
 pub use losses::{Loss, PackedWeight};
-pub use pipeline::{CPU_STEPS, GPU_STEPS, ScheduleError, find_step, run_step, schedule_for, steps_of};
-pub use step::{ScheduleOptions, Step};
+pub use pipeline::{CPU_STEPS, GPU_STEPS, ScheduleError, find_step, run_steps, schedule_for, steps_named, steps_of};
+pub use step::{Remark, ScheduleOptions, Step};
 pub use tensor_cores::tensor_core_kernel;
 
 /// Schedules a module for a CPU: layouts of matmul operands, kernels, and sharing of arena slots.
@@ -78,7 +77,9 @@ pub fn schedule_for_gpu_with(
 /// Schedules a module with one verification, at the end.
 fn unobserved(module: &VerifiedModule, machine: &Machine, options: &ScheduleOptions) -> Result<VerifiedModule, String> {
     let watch = Watch { verify_each: false, ..Watch::default() };
-    schedule_for(module, machine, options, &watch, &mut Collected::default()).map_err(|e| e.to_string())
+    schedule_for(module, machine, options, &watch, &mut Collected::default())
+        .map_err(|e| e.to_string())
+        .map(|made| made.0)
 }
 
 /// How many blocks of keys the attentions of an unscheduled module visit on a CPU, if their masks
@@ -97,8 +98,8 @@ pub fn packed_weights(
     level: Cpu,
     weights: &WeightChoice,
 ) -> Result<Vec<PackedWeight>, String> {
-    let (packing, _) = panels::choose(&mut (**module).clone(), &Machine::from(level), weights)?;
-    Ok(losses::packed(&packing))
+    let chosen = panels::choose(&mut (**module).clone(), &Machine::from(level), weights)?;
+    Ok(losses::packed(&chosen.packing))
 }
 
 /// Schedules a kernel for a CPU without changing operand layouts or tile sizes. An already

@@ -240,6 +240,18 @@ fn steps_of_the_schedule_are_shown() {
         let (code, end, err) = compile(&path, "tile=-", &[]);
         assert_eq!(code, 0, "{err}");
         assert_eq!(body(&end), body(&whole));
+        // The steps after it, told by name, and the rest of the schedule.
+        for more in [&["--passes", "choose-modes,share-slots,place,fuse-loops"][..], &[]] {
+            let more = if target.len() > 2 || more.is_empty() {
+                more
+            } else {
+                &["--passes", "choose-modes,share-slots,place"]
+            };
+            let (code, end, err) = outcome(&[&["opt", &path][..], target, more].concat());
+            assert_eq!((code, end, err.as_str()), (0, body(&whole), ""));
+        }
+        let (_, end, err) = outcome(&[&["opt", &path, "--passes", "", "--remarks"][..], target].concat());
+        assert_eq!((end, err.as_str()), (body(&half), ""));
         let folder = tempfile::tempdir().expect("a temporary folder");
         let dumps = folder.path().join("dumps");
         compile(EXAMPLE, "tile=-", &["--dump-dir", &dumps.to_string_lossy()]);
@@ -256,6 +268,11 @@ fn steps_of_the_schedule_are_shown() {
     assert!(code == 2 && err.contains("not scheduled to the end"), "{code}: {err}");
     let (code, _, err) = outcome(&[EXAMPLE, "--print-after", "pack-panel"]);
     assert!(code == 2 && err.contains("did you mean `pack-panels`?"), "{err}");
+    let (_folder, path) = file("m.tir", b"module \"m.attn\"\n");
+    for (step, near) in [("pack-panel", "; did you mean `pack-panels`?"), ("fuse-loops", "")] {
+        let (code, _, err) = outcome(&["opt", &path, "--passes", step]);
+        assert!(code == 2 && err.contains(&format!("portable has no step `{step}`{near}\n")), "{err}");
+    }
     let (_, list, _) = outcome(&["list", "steps"]);
     assert!(list.contains("expand-attention") && list.contains("fuse-loops"), "{list}");
 }

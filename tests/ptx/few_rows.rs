@@ -119,6 +119,14 @@ fn products_of_few_rows_are_assembled_without_spills() {
     });
 }
 
+#[test]
+fn remarks_tell_how_many_blocks_divide_k() {
+    let forms =
+        crate::tensor_cores::forms("model M { pub fn f(x: f32[1, 8192], w: f32[8192, 64]) -> f32[1, 64] { x @ w } }");
+    let exact = "not on tensor cores: operands of f32, where all must be bf16, or all f16; products of f32 stay exact";
+    assert_eq!(forms, [format!("k is divided among 16 blocks, whose sums are added, in 2 launches; {exact}")]);
+}
+
 /// Kernels of products whose steps are divided among blocks.
 fn parts_of(tiles: &tile::Module) -> Vec<&str> {
     tiles.kernels.iter().map(|k| k.name.as_str()).filter(|n| !n.starts_with("pack")).collect()

@@ -19,10 +19,10 @@ use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::interp::{LaunchArgument, LaunchError, LaunchMemory, Launches};
 use attnc::tile::verify::VerifiedModule;
-use attnc::tile::{self, GpuArch, PlanVariant, gpu_loops, text};
+use attnc::tile::{self, GpuArch, PlanVariant, text};
 
 use crate::meant::differ;
-use crate::{front, gen_source, ptxas};
+use crate::{front, gen_source, ptxas, tensor_cores};
 
 const PROGRAM: &str = "use std.nn
 
@@ -273,8 +273,7 @@ fn loops_give_what_the_program_means_in_one_launch() {
 
 #[test]
 fn remarks_say_which_loops_are_kernels_and_why_others_are_not() {
-    let program = Program::new(PROGRAM, &[], GpuArch::Sm80);
-    let remarks: Vec<String> = gpu_loops(&program.tiles, GpuArch::Sm80).iter().map(ToString::to_string).collect();
+    let remarks = tensor_cores::remarks(PROGRAM, GpuArch::Sm80);
     let of = |entry: &str| {
         let start = format!("the loop of {entry} at sm_80: ");
         remarks.iter().filter_map(|r| r.strip_prefix(&start)).collect::<Vec<_>>()

@@ -7,7 +7,8 @@ use attnc::codegen::ptx::info::Grid;
 use attnc::codegen::ptx::{KernelInfo, compile};
 use attnc::ir::{self, interp};
 use attnc::lowering::tile::lower;
-use attnc::passes::{self, Collected};
+use attnc::observe::{Collected, Watch};
+use attnc::passes;
 use attnc::ptx::sim::{Mode, Stats};
 use attnc::ptx::text::print;
 use attnc::random::Random;
@@ -16,7 +17,7 @@ use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::threads;
 use attnc::tile::verify::VerifiedModule;
-use attnc::tile::{self, GpuArch, PlanVariant, State};
+use attnc::tile::{self, GpuArch, Machine, PlanVariant, ScheduleOptions, State};
 
 use crate::fragments::assembles;
 use crate::{fragments, front, ptxas};
@@ -153,11 +154,18 @@ pub(crate) fn for_gpu(source: &str, arch: GpuArch) -> Result<VerifiedModule, Str
     tile::schedule_for_gpu(&lowered(source)?, arch).map_err(|e| e.to_string())
 }
 
+/// The remarks on a program's kernels and loops.
+pub(crate) fn remarks(source: &str, arch: GpuArch) -> Vec<String> {
+    let tiles = lowered(source).unwrap_or_else(|e| panic!("{e}"));
+    let (machine, mut out) = (Machine::from(arch), Collected::default());
+    let made = tile::schedule_for(&tiles, &machine, &ScheduleOptions::default(), &Watch::default(), &mut out);
+    made.unwrap_or_else(|e| panic!("{e}")).1.into_iter().map(|remark| remark.text).collect()
+}
+
 /// What remarks tell of its kernels.
 pub(crate) fn forms(source: &str) -> Vec<String> {
-    let tiles = lowered(source).unwrap_or_else(|e| panic!("{e}"));
-    let scheduled = tile::schedule_for_gpu(&tiles, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"));
-    tile::gpu_forms(&tiles, &scheduled, GpuArch::Sm80).into_iter().map(|form| form.form).collect()
+    let form = |text: &String| text.split_once(" at sm_80: ").map(|(_, form)| form.to_string());
+    remarks(source, GpuArch::Sm80).iter().filter_map(form).collect()
 }
 
 /// Does a kernel combine what parts of keys give?

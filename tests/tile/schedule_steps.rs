@@ -18,7 +18,7 @@ use crate::front;
 pub(crate) fn until(module: &VerifiedModule, machine: &Machine, step: &str) -> VerifiedModule {
     let watch = Watch { stop_after: Some(step.to_string()), ..Watch::default() };
     let made = schedule_for(module, machine, &ScheduleOptions::default(), &watch, &mut Collected::default());
-    made.unwrap_or_else(|e| panic!("{step}: {e}"))
+    made.unwrap_or_else(|e| panic!("{step}: {e}")).0
 }
 
 /// Verified tile IR from its text.
@@ -33,8 +33,12 @@ fn read(source: &str) -> VerifiedModule {
 /// An example after the passes and lowering.
 fn example(name: &str) -> VerifiedModule {
     let path = format!("{}/examples/{name}.attn", env!("CARGO_MANIFEST_DIR"));
-    let source = std::fs::read_to_string(path).unwrap();
-    let mut module = front::module(name, &source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"));
+    lowered(name, &std::fs::read_to_string(path).unwrap())
+}
+
+/// A program after the passes and lowering.
+fn lowered(name: &str, source: &str) -> VerifiedModule {
+    let mut module = front::module(name, source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"));
     passes::optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{e}"));
     lowering::tile::lower(ir::verify(&module).unwrap_or_else(|e| panic!("{e}"))).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -64,7 +68,8 @@ fn steps_have_names_of_their_own() {
     assert!(!PASSES.is_empty());
 }
 
-/// The text after each step, read back and scheduled, ends as the module itself does.
+/// The text after each step, read back and scheduled, ends as the module itself does; and each step run alone on the text before it gives
+/// the text after it. Any other step alone leaves a valid module too, or says why it cannot.
 #[test]
 fn schedules_go_on_from_the_text_of_any_step() {
     let formats = [WeightFormat::F32, WeightFormat::Int8];
@@ -76,12 +81,26 @@ fn schedules_go_on_from_the_text_of_any_step() {
         let options = ScheduleOptions { weights: formats[n % 2].into(), tf32: false };
         let watch = Watch { print_after: Select::All, dump_files: true, ..Watch::default() };
         let mut dumps = Collected::default();
-        let whole =
+        let (whole, _) =
             schedule_for(&module, &machine, &options, &watch, &mut dumps).unwrap_or_else(|e| panic!("{name}: {e}"));
         let end = text::print(&whole);
         assert_eq!(dumps.files.len(), steps_of(&machine).len());
         let mut before = String::new();
+        let alone = |module: &VerifiedModule, step: &tile::Step| {
+            let (watch, mut out) = (Watch::default(), Collected::default());
+            tile::run_steps(module, &machine, std::slice::from_ref(step), &options, &watch, &mut out)
+        };
+        let mut last = module.clone();
         for ((_, dump), step) in dumps.files.iter().zip(steps_of(&machine)) {
+            if name == EXAMPLES[0] || name == EXAMPLES[2] {
+                let (at, made) = (format!("{name}, {}: {} alone", machine.name(), step.name), alone(&last, step));
+                let wanted = if step.name == steps_of(&machine).last().unwrap().name { &end } else { dump };
+                assert!(text::print(&made.unwrap_or_else(|e| panic!("{at}: {e}")).0) == *wanted, "{at}");
+                last = read(dump);
+            }
+            if name == EXAMPLES[0] {
+                steps_of(&machine).iter().for_each(|step| drop(alone(&last, step)));
+            }
             let mark = format!("scheduled \"{}\"\n", step.name);
             assert!(dump.contains(&mark), "{dump}");
             // From the same text, the same follows.
@@ -95,7 +114,7 @@ fn schedules_go_on_from_the_text_of_any_step() {
             assert_eq!(text::print(&again), *dump, "{name}, {}: {}", machine.name(), step.name);
             let made = schedule_for(&again, &machine, &options, &Watch::default(), &mut Collected::default());
             let made =
-                text::print(&made.unwrap_or_else(|e| panic!("{name}, {}, from {}: {e}", machine.name(), step.name)));
+                text::print(&made.unwrap_or_else(|e| panic!("{name}, {}, from {}: {e}", machine.name(), step.name)).0);
             if made != end {
                 let lines = similar::TextDiff::from_lines(&end, &made);
                 let diff = lines.unified_diff().context_radius(2).to_string();
@@ -117,7 +136,7 @@ fn any_limit_leaves_a_schedule() {
             let watch = Watch { bisect_limit: Some(limit), ..Watch::default() };
             let mut said = Collected::default();
             let made = schedule_for(&module, &machine, &ScheduleOptions::default(), &watch, &mut said);
-            let made = made.unwrap_or_else(|e| panic!("{}, {limit}: {e}", machine.name()));
+            let (made, _) = made.unwrap_or_else(|e| panic!("{}, {limit}: {e}", machine.name()));
             assert!(made.kernels.iter().all(|k| k.state != State::Unscheduled));
             assert_eq!(said.text.matches("bisect: running step").count() as u64, limit, "{}", said.text);
             assert_eq!(said.counts.runs, count);
@@ -129,34 +148,82 @@ fn any_limit_leaves_a_schedule() {
     }
 }
 
-/// The kernels before and after `->` in the head of a step's file.
-fn essay(file: &str) -> [String; 2] {
-    let text: Vec<&str> =
-        file.lines().map_while(|l| l.strip_prefix("//!")).map(|l| l.strip_prefix(' ').unwrap_or(l)).collect();
-    let start = text.iter().position(|l| *l == "```text").expect("an example") + 1;
-    let middle = text.iter().position(|l| *l == "->").expect("an arrow");
-    let end = start + text[start..].iter().position(|l| *l == "```").expect("an end");
-    [&text[start..middle], &text[middle + 1..end]]
-        .map(|lines| format!("module \"test.attn\"\n\n{}\n", lines.join("\n")))
+/// The lines before and after `->` in the head of a step's file.
+fn essay(file: &str) -> [Vec<&str>; 2] {
+    let head = file.lines().map_while(|l| l.strip_prefix("//!")).map(|l| l.strip_prefix(' ').unwrap_or(l));
+    let example: Vec<&str> = head.skip_while(|l| *l != "```text").skip(1).take_while(|l| *l != "```").collect();
+    let middle = example.iter().position(|l| *l == "->").expect("an arrow");
+    [example[..middle].to_vec(), example[middle + 1..].to_vec()]
 }
 
-/// What the head of a step's file shows is what the step does, and a second run of it does nothing.
+/// A line of IR without its location, with single spaces.
+fn plain(line: &str) -> String {
+    let place = line.find(" loc(").filter(|_| line.ends_with(')'));
+    line[..place.unwrap_or(line.len())].split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Does the text have these lines, in this order, with any others where there is `...`?
+fn shows(name: &str, shown: &[&str], text: &str) {
+    let text: Vec<String> = text.lines().map(plain).collect();
+    let mut rest = text.as_slice();
+    for part in shown.split(|line| *line == "...").filter(|part| !part.is_empty()) {
+        let part: Vec<String> = part.iter().map(|line| plain(line)).collect();
+        let at = rest.windows(part.len()).position(|lines| lines == part);
+        let at = at.unwrap_or_else(|| panic!("{name}: no {part:#?} in\n{}", rest.join("\n")));
+        rest = &rest[at + part.len()..];
+    }
+}
+
+/// What the head of a step's file shows is what the step does: of a module, whose second run does nothing, or of what a program has become
+/// when its turn comes. Each step has an example.
 #[test]
 fn essays_are_true() {
-    for (name, cpu, file) in [
-        ("split-sums", Cpu::AVX512, include_str!("../../src/tile/schedule/split_sums.rs")),
-        ("read-in-place", Cpu::AVX512, include_str!("../../src/tile/schedule/windows.rs")),
-        ("choose-modes", Cpu::AVX512, include_str!("../../src/tile/schedule/modes.rs")),
-        ("place", Cpu::AVX512, include_str!("../../src/tile/schedule/place.rs")),
-    ] {
+    let (cpu, gpu) = (Machine::from(Cpu::AVX512), Machine::from(GpuArch::Sm80));
+    let essays = [
+        ("expand-attention", cpu, include_str!("../../src/tile/schedule/attention/expand.rs")),
+        ("pack-panels", cpu, include_str!("../../src/tile/schedule/panels.rs")),
+        ("split-sums", cpu, include_str!("../../src/tile/schedule/split_sums.rs")),
+        ("read-in-place", cpu, include_str!("../../src/tile/schedule/windows.rs")),
+        ("choose-modes", cpu, include_str!("../../src/tile/schedule/modes.rs")),
+        ("place", cpu, include_str!("../../src/tile/schedule/place.rs")),
+        ("use-tensor-cores", gpu, include_str!("../../src/tile/schedule/tensor_cores/mod.rs")),
+        ("select-candidates", gpu, include_str!("../../src/tile/schedule/gpu/candidates.rs")),
+        ("count-ranks", gpu, include_str!("../../src/tile/schedule/gpu/ranks.rs")),
+        ("split-scans", gpu, include_str!("../../src/tile/schedule/gpu/scans.rs")),
+        ("split-matmuls", gpu, include_str!("../../src/tile/schedule/gpu/divided.rs")),
+        ("split-rows", gpu, include_str!("../../src/tile/schedule/gpu/long_rows.rs")),
+        ("size-tiles", gpu, include_str!("../../src/tile/schedule/gpu/mod.rs")),
+        ("share-slots", gpu, include_str!("../../src/tile/arena.rs")),
+        ("fuse-loops", gpu, include_str!("../../src/tile/schedule/gpu/persistent.rs")),
+    ];
+    let has_essay = |step: &&tile::Step| essays.iter().any(|(name, ..)| *name == step.name);
+    assert!(CPU_STEPS.iter().chain(GPU_STEPS).all(|step| has_essay(&step)));
+    for (name, machine, file) in essays {
+        let options = ScheduleOptions::default();
         let [before, after] = essay(file);
-        let step = CPU_STEPS.iter().find(|step| step.name == name).expect("a step");
-        let run = |module: &VerifiedModule| {
-            let made = tile::run_step(step, module, &Machine::from(cpu), &ScheduleOptions::default());
-            made.unwrap_or_else(|e| panic!("{name}: {e}"))
+        if let Some(program) = before.iter().position(|line| *line == "...") {
+            let source = before[..program].join("\n").replace("fn f(", "pub fn f(");
+            let watch = Watch { dump_files: true, ..Watch::default() };
+            let (module, mut dumps) =
+                (lowered("essay.attn", &format!("model Test {{\n{source}\n}}\n")), Collected::default());
+            schedule_for(&module, &machine, &options, &watch, &mut dumps).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let texts = [text::print(&module)].into_iter().chain(dumps.files.into_iter().map(|(_, text)| text));
+            let texts: Vec<String> = texts.collect();
+            let step = steps_of(&machine).iter().position(|step| step.name == name).expect("a step");
+            shows(name, &before[program..], &texts[step]);
+            shows(name, &after, &texts[step + 1]);
+            continue;
+        }
+        let run = |text: &str| {
+            let steps = tile::steps_named(&[name.to_string()], &machine).expect("a step");
+            let (watch, mut out) = (Watch::default(), Collected::default());
+            let made = tile::run_steps(&read(text), &machine, &steps, &options, &watch, &mut out);
+            let made = text::print(&made.unwrap_or_else(|e| panic!("{name}: {e}")).0);
+            made.replacen(&format!("scheduled \"{name}\"\n"), "", 1)
         };
-        let made = run(&read(&before));
-        assert_eq!(text::print(&made), text::print(&read(&after)), "{name}");
-        assert_eq!(text::print(&run(&made)), text::print(&made), "{name} again");
+        let [before, after] = [before, after].map(|lines| format!("module \"test.attn\"\n\n{}\n", lines.join("\n")));
+        let made = run(&before);
+        assert_eq!(made, text::print(&read(&after)), "{name}");
+        assert_eq!(run(&made), made, "{name} again");
     }
 }

@@ -111,8 +111,10 @@ use crate::tile::{
 use keys::Total;
 pub(super) use launches::may_be_replaced;
 use parts::Group;
-pub(super) use parts::{FEW_QUERIES, KeyRange, PartialResults, Reads, Whole, shared_axis, without_results};
-pub(super) use variants::{Divided, parts_in_runs};
+pub(super) use parts::{
+    FEW_QUERIES, KeyRange, PartialResults, Reads, Whole, remark_on_parts, shared_axis, without_results,
+};
+pub(super) use variants::Divided;
 pub(super) use visible::Hiding;
 pub use visited::VisitedBlocks;
 pub(super) use visited::counts;

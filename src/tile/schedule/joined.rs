@@ -173,7 +173,7 @@ impl PlacedJoin {
         let joined = known.get(self.number).ok_or("a part of the packed area that is not known")?;
         for copy in &joined.copies {
             let kernel = old.iter().find(|k| k.name == copy.kernel).ok_or("a copy without its kernel")?;
-            let kernel = kernels.add_again(kernel.clone());
+            let kernel = kernels.keep(kernel);
             let area = Area {
                 offset: self.offset,
                 whole: joined.shape().to_vec(),

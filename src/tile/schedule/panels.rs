@@ -1,5 +1,5 @@
-//! Weight layout: chooses packed panels for right-hand matmul operands, packs them, and gives
-//! matmuls tiles as wide as a panel.
+//! pack-panels: chooses packed panels for right-hand matmul operands, packs them, and gives matmuls
+//! tiles as wide as a panel.
 //!
 //! In: an unscheduled module, whose matmuls read buffers directly, and a machine's parameters. Out:
 //! the same module with the machine's tile sizes (`products`), in which
@@ -15,10 +15,28 @@
 //!   rounded to it (`halves`).
 //!
 //! ```text
-//!   %1 = param "w"         : buf f32[768, 2304]            %1 = packed 0     : buf f32[72, 768, 32]
-//!   launch @matmul.0(%x, %1, %y)                     ->    launch @matmul.0(%x, %1, %y)
-//!                                                          ... and in the plan that prepares:
-//!                                                            launch @pack.0(param "w", packed 0)
+//! w: f32[64, 64]
+//! fn f(x: f32[S, 64]) -> f32[S, 64] { x @ w }
+//! ...
+//!   %15 = load %1[%13, %10], rows=0, cols=1 : tile f32[64, 64]
+//! ...
+//!   %1 = param "w" : buf f32[64, 64]
+//!   %2 = out 0 : buf f32[S, 64]
+//!   launch @matmul.0(%0, %1, %2)
+//! ...
+//! ->
+//! ...
+//!   %16 = load %1[%4, %14, %14], rows=1, cols=2 : tile f32[64, 32]
+//! ...
+//!   %2 = packed 0 : buf f32[2, 64, 32]
+//!   launch @matmul.0(%0, %2, %1)
+//! ...
+//! plan @weights prepare {
+//! ...
+//!   %0 = packed 0 : buf f32[2, 64, 32]
+//!   %1 = param "w" : buf f32[64, 64]
+//!   launch @pack.0(%1, %0)
+//! ...
 //! ```
 //!
 //! A matmul with concatenated parameters is split by columns, if a parameter does not end at a
@@ -64,25 +82,37 @@ use crate::tile::{
 pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     match machine.reads_in_place && log.options.weights.format == WeightFormat::F32 {
         true => Ok(Changed::new()),
-        false => Ok(choose(module, machine, &log.options.weights)?.1),
+        false => {
+            let Chosen { changed, made, .. } = choose(module, machine, &log.options.weights)?;
+            log.replaced(&made);
+            for kernel in &module.kernels {
+                tensor_cores::remark_on_use(kernel).iter().for_each(|form| log.form(&kernel.name, form));
+            }
+            Ok(changed)
+        }
     }
 }
 
-/// Chooses and packs panels; returns the packing, and the names of the changed kernels.
+/// The panels that were chosen.
+pub(super) struct Chosen {
+    pub(super) packing: Packing,
+    /// The names of the changed kernels.
+    changed: Changed,
+    /// The names of the kernels made from each kernel, in order.
+    made: BTreeMap<String, Vec<String>>,
+}
+
+/// Chooses and packs panels.
 ///
 /// # Errors
 /// A kernel that the verifier rejects, which is a bug in attnc.
-pub(super) fn choose(
-    module: &mut Module,
-    machine: &Machine,
-    weights: &WeightChoice,
-) -> Result<(Packing, BTreeSet<String>), String> {
+pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightChoice) -> Result<Chosen, String> {
     let products: BTreeMap<String, MatmulParts> =
         module.kernels.iter().filter_map(|k| Some((k.name.clone(), MatmulParts::find(k)?))).collect();
     let joined = joined::find(module);
     let mut packing = Packing::new(machine.panel, !machine.reads_in_place, weights.clone());
     if products.is_empty() {
-        return Ok((packing, BTreeSet::new()));
+        return Ok(Chosen { packing, changed: Changed::new(), made: BTreeMap::new() });
     }
     let old = std::mem::take(&mut module.kernels);
     let launched: BTreeSet<String> = module.plans.iter().flat_map(|p| p.reached(&old)).map(str::to_string).collect();
@@ -91,8 +121,7 @@ pub(super) fn choose(
     let copies: BTreeSet<String> = joined.iter().flatten().flat_map(Joined::kernels).map(str::to_string).collect();
     let copies: BTreeSet<String> = copies.into_iter().filter(|name| !called.contains(name.as_str())).collect();
     // A changed kernel gets a number of its own.
-    let renamed =
-        |k: &&Kernel| products.contains_key(&k.name) && launched.contains(&k.name) || copies.contains(&k.name);
+    let renamed = |k: &&Kernel| products.contains_key(&k.name) && launched.contains(&k.name);
     let taken = old.iter().filter(|k| !renamed(k)).map(|k| k.name.clone()).collect();
     let mut new =
         New { machine, params: &module.params, old: &old, products: &products, joined, made: BTreeMap::new() };
@@ -142,7 +171,7 @@ pub(super) fn choose(
     kernels.list.iter().for_each(|k| drop(ordered.keep(k)));
     changed.extend(kernels.list.into_iter().map(|k| k.name));
     module.kernels = ordered.list;
-    Ok((packing, changed))
+    Ok(Chosen { packing, changed, made })
 }
 
 /// State shared by all plans of a module.

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use super::step::{Changed, Log, ScheduleOptions, Step};
+use super::step::{Changed, Log, Remark, ScheduleOptions, Step};
 use super::{attention, gpu, modes, panels, place, split_sums, tensor_cores, windows};
 use crate::diagnostics::did_you_mean;
 use crate::observe::{Observer, PrintChanged, Sink, Watch};
@@ -97,7 +97,22 @@ impl fmt::Display for ScheduleError {
     }
 }
 
-/// Schedules a module for a machine, up to the step of `watch.stop_after`.
+/// The steps of this machine with these names, in this order.
+///
+/// # Errors
+/// A line about the first unknown name.
+pub fn steps_named(names: &[String], machine: &Machine) -> Result<Vec<Step>, String> {
+    let all = steps_of(machine);
+    let step = |name: &str| {
+        let near = || did_you_mean(name, all.iter().map(|s| s.name)).map(|near| format!("; did you mean `{near}`?"));
+        let found = all.iter().find(|s| s.name == name).copied();
+        found.ok_or_else(|| format!("{} has no step `{name}`{}", machine.name(), near().unwrap_or_default()))
+    };
+    names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).map(step).collect()
+}
+
+/// Schedules a module for a machine, up to the step of `watch.stop_after`; also returns the remarks
+/// of the steps.
 ///
 /// # Errors
 /// A message about something that this schedule cannot express, or the verifier's errors.
@@ -107,18 +122,33 @@ pub fn schedule_for(
     options: &ScheduleOptions,
     watch: &Watch,
     sink: &mut dyn Sink,
-) -> Result<VerifiedModule, ScheduleError> {
+) -> Result<(VerifiedModule, Vec<Remark>), ScheduleError> {
     let steps = steps_of(machine);
     let next = module.scheduled.as_ref().map(|last| steps.iter().position(|s| s.name == last).map_or(0, |n| n + 1));
     let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
-    let Some(next) = next.or(is_open.then_some(0)) else { return Ok(module.clone()) };
+    let Some(next) = next.or(is_open.then_some(0)) else { return Ok((module.clone(), Vec::new())) };
+    run_steps(module, machine, steps.get(next..).unwrap_or_default(), options, watch, sink)
+}
+
+/// Runs these steps alone, whatever the module's last step was.
+///
+/// # Errors
+/// As [`schedule_for`].
+pub fn run_steps(
+    module: &VerifiedModule,
+    machine: &Machine,
+    steps: &[Step],
+    options: &ScheduleOptions,
+    watch: &Watch,
+    sink: &mut dyn Sink,
+) -> Result<(VerifiedModule, Vec<Remark>), ScheduleError> {
     let mut observer = Observer::new(watch, sink, "tir");
-    let mut log = Log { options };
+    let mut log = Log::new(options, module, machine);
     let mut step = "";
     let mut refused = None;
     let scheduled = module.clone().changed(|module| {
         let mut changed = Changed::new();
-        for s in steps.iter().skip(next) {
+        for s in steps {
             if observer.is_stopped() {
                 return Ok(changed);
             }
@@ -131,28 +161,16 @@ pub fn schedule_for(
             changed.extend(made);
             step = "";
         }
-        module.scheduled = None;
+        let last = steps_of(machine).last().map(|s| s.name);
+        module.scheduled.take_if(|name| Some(name.as_str()) == last);
         Ok(changed)
     });
     observer.finish(&format!("the schedule for {}", machine.name()));
-    scheduled.map_err(|(_, text)| match refused {
+    let scheduled = scheduled.map_err(|(_, text)| match refused {
         Some(_) => ScheduleError::Unsupported(text),
         None => ScheduleError::Invalid { step, errors: text },
-    })
-}
-
-/// Runs one step alone.
-///
-/// # Errors
-/// As [`schedule_for`].
-pub fn run_step(
-    step: &Step,
-    module: &VerifiedModule,
-    machine: &Machine,
-    options: &ScheduleOptions,
-) -> Result<VerifiedModule, String> {
-    let made = module.clone().changed(|module| (step.run)(module, machine, &mut Log { options }));
-    made.map_err(|(_, why)| why)
+    })?;
+    Ok((scheduled, log.finish()))
 }
 
 /// Runs one step, with the dumps requested before and after it.
@@ -168,6 +186,7 @@ fn run(
     let skipped = !step.required && observer.skips(|n| format!("step ({n}) {} for {}", step.name, machine.name()));
     let changed = if skipped { Changed::new() } else { (step.run)(module, machine, log)? };
     observer.timed(step.name, start);
+    log.forget(module);
     let differs = before.as_ref().is_some_and(|before| *before != text::print(module));
     module.scheduled = Some(step.name.to_string());
     observer.report(step.name, differs, || before.clone().unwrap_or_default(), || text::print(module));

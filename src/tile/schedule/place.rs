@@ -68,7 +68,7 @@ use crate::tile::{
 };
 
 /// Places every kernel; it is then scheduled.
-pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     if machine.gpu().is_some() {
         limits::mark_aligned(module);
     }
@@ -76,6 +76,12 @@ pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Re
         place(kernel, machine).map_err(|e| format!("kernel @{} has no schedule: {e}", kernel.name))?;
         if let Some(gpu) = machine.gpu() {
             limits::fits(kernel, gpu)?;
+            let packed = if kernel.loads_scaled() { ", which read packed weights" } else { "" };
+            if let State::Gpu { warps, .. } = kernel.state {
+                let s = if warps == 1 { "" } else { "s" };
+                let form = format!("elements are divided among the threads of {warps} warp{s}{packed}");
+                log.form(&kernel.name, &form);
+            }
         }
     }
     Ok(Changed::new())

@@ -2,9 +2,11 @@
 //!
 //! In: the options of the schedule. Out: types that each step uses. It must not know any step.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::formats::WeightChoice;
+use crate::source::Loc;
+use crate::tile::kernels::place;
 use crate::tile::{Kernel, Machine, Module, State};
 
 /// The names of kernels whose accesses changed: these are proved again to stay in bounds.
@@ -20,9 +22,97 @@ pub struct ScheduleOptions {
     pub tf32: bool,
 }
 
-/// Context of a step.
+/// What the steps decided about a kernel or a loop of the unscheduled module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// Its source location.
+    pub loc: Loc,
+    /// The kernel or loop, the machine, and the decisions, the last one first.
+    pub text: String,
+}
+
+/// Context of a step: options, and the remarks so far.
 pub(super) struct Log<'a> {
     pub(super) options: &'a ScheduleOptions,
+    machine: String,
+    kernels: Vec<KernelRemarks>,
+    loops: Vec<Remark>,
+}
+
+/// The remarks on a kernel of the unscheduled module.
+struct KernelRemarks {
+    name: String,
+    loc: Loc,
+    /// The kernels that compute the same now; none if several share its work.
+    now: Vec<String>,
+    /// How it is computed.
+    form: Option<String>,
+    /// Further decisions, in order.
+    notes: Vec<String>,
+}
+
+impl<'a> Log<'a> {
+    /// A log without remarks, for the unscheduled kernels of a module.
+    pub(super) fn new(options: &'a ScheduleOptions, module: &Module, machine: &Machine) -> Log<'a> {
+        let open = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
+        let kernels = open.map(|k| KernelRemarks {
+            name: k.name.clone(),
+            loc: place(k),
+            now: vec![k.name.clone()],
+            form: None,
+            notes: Vec::new(),
+        });
+        Log { options, machine: machine.name(), kernels: kernels.collect(), loops: Vec::new() }
+    }
+
+    fn of(&mut self, kernel: &str) -> impl Iterator<Item = &mut KernelRemarks> {
+        self.kernels.iter_mut().filter(move |k| k.now.iter().any(|name| name == kernel))
+    }
+
+    /// Remarks how a kernel is computed, unless that was decided before.
+    pub(super) fn form(&mut self, kernel: &str, form: &str) {
+        self.of(kernel).for_each(|k| _ = k.form.get_or_insert_with(|| form.to_string()));
+    }
+
+    /// Was it decided how a kernel is computed?
+    pub(super) fn has_form(&mut self, kernel: &str) -> bool {
+        self.of(kernel).any(|k| k.form.is_some())
+    }
+
+    /// Remarks on another decision about a kernel.
+    pub(super) fn note(&mut self, kernel: &str, note: &str) {
+        self.of(kernel).for_each(|k| k.notes.push(note.to_string()));
+    }
+
+    /// Remarks on a loop of a plan.
+    pub(super) fn on_loop(&mut self, plan: &str, loc: Loc, text: &str) {
+        let text = format!("the loop of {plan} at {}: {text}", self.machine);
+        self.loops.push(Remark { loc, text });
+    }
+
+    /// Follows kernels to those that compute the same from now on.
+    pub(super) fn replaced(&mut self, names: &BTreeMap<String, Vec<String>>) {
+        for k in &mut self.kernels {
+            let old = std::mem::take(&mut k.now);
+            k.now = old.into_iter().flat_map(|name| names.get(&name).cloned().unwrap_or_else(|| vec![name])).collect();
+        }
+    }
+
+    /// Forgets the names of kernels that are gone, before others get them.
+    pub(super) fn forget(&mut self, module: &Module) {
+        let names: BTreeSet<&str> = module.kernels.iter().map(|k| k.name.as_str()).collect();
+        self.kernels.iter_mut().for_each(|k| k.now.retain(|name| names.contains(name.as_str())));
+    }
+
+    /// The remarks, those on kernels first.
+    pub(super) fn finish(self) -> Vec<Remark> {
+        let of_kernel = |k: KernelRemarks| {
+            let parts: Vec<String> = k.form.into_iter().chain(k.notes.into_iter().rev()).collect();
+            let text = format!("@{} at {}: {}", k.name, self.machine, parts.join("; "));
+            (!parts.is_empty()).then_some(Remark { loc: k.loc, text })
+        };
+        self.kernels.into_iter().filter_map(of_kernel).chain(self.loops).collect()
+    }
 }
 
 /// A step: name, summary and function.

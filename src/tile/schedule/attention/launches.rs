@@ -26,16 +26,27 @@ use crate::tile::{
     Terminator, Type, Value, View, numbered_kind, simplify,
 };
 
+/// What replaced the attentions of a module.
+#[derive(Default)]
+pub(super) struct Expanded {
+    /// The names of the new kernels.
+    pub(super) changed: BTreeSet<String>,
+    /// The variants of each attention.
+    pub(super) attentions: Vec<(String, Variants)>,
+    /// For each old name of a kernel, the kernel that computes the same now, if one kernel does.
+    pub(super) names: BTreeMap<String, Vec<String>>,
+}
+
 /// Replaces each attention by its variants for a machine, or by kernels that were made for it
-/// before (`divided`, by the name of its kernel); returns the names of the new kernels.
+/// before (`divided`, by the name of its kernel).
 ///
 /// # Errors
 /// A variant that cannot be written, a bug in attnc.
-pub(in crate::tile::schedule) fn expand(
+pub(super) fn expand(
     module: &mut Module,
     machine: Machine,
     divided: &BTreeMap<String, Divided>,
-) -> Result<BTreeSet<String>, String> {
+) -> Result<Expanded, String> {
     let mut found: BTreeMap<String, Described> = BTreeMap::new();
     for k in &module.kernels {
         let is_replaceable = |f: &Described| module.plans.iter().all(|plan| may_be_replaced_in(plan, k, f));
@@ -53,7 +64,7 @@ pub(in crate::tile::schedule) fn expand(
         }
     }
     if launched.is_empty() {
-        return Ok(BTreeSet::new());
+        return Ok(Expanded::default());
     }
     // Unscheduled kernels are numbered anew, in the order of their originals: a copy of keys may
     // equal a kernel that something else launches.
@@ -64,22 +75,23 @@ pub(in crate::tile::schedule) fn expand(
     let taken = module.kernels.iter().filter(|k| kind(k).is_none()).map(|k| k.name.clone()).collect();
     let mut kernels = Kernels::beside(taken);
     let mut variants: BTreeMap<(String, bool), Variants> = BTreeMap::new();
-    let mut renamed: BTreeMap<String, String> = BTreeMap::new();
+    let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut changed = BTreeSet::new();
     for mut k in std::mem::take(&mut module.kernels) {
         if let (Some(found), Some(sharing)) = (found.get(&k.name), launched.get(&k.name)) {
             for same in sharing {
                 let made = Variants::choose(&k, found, machine, *same, divided.get(&k.name), &mut kernels)?;
                 changed.extend(made.kernels.iter().cloned());
+                let is_whole = |kernel: &&Kernel| kernel.buffer_types() == k.buffer_types();
+                let of = made.kernels.iter().filter_map(|name| kernels.list.iter().find(|k| k.name == *name));
+                names.insert(k.name.clone(), of.filter(is_whole).take(1).map(|k| k.name.clone()).collect());
                 variants.insert((k.name.clone(), *same), made);
             }
         } else if let Some(kind) = kind(&k) {
             let old = std::mem::replace(&mut k.name, kind);
             // A new name does not change its accesses.
             let new = kernels.add_as_it_is(k);
-            if old != new {
-                renamed.insert(old, new);
-            }
+            names.insert(old, vec![new]);
         } else {
             kernels.keep(&k);
         }
@@ -93,7 +105,7 @@ pub(in crate::tile::schedule) fn expand(
             if found.contains_key(kernel) {
                 let key = (kernel.clone(), keys_are_values(&plan.body, &data.operands));
                 of_launches.extend(variants.get(&key).map(|variants| (inst, variants)));
-            } else if let Some(new) = renamed.get(kernel) {
+            } else if let Some([new]) = names.get(kernel).map(Vec::as_slice) {
                 plan.body.inst_mut(inst).op = Op::Plan(PlanOp::Launch { kernel: new.clone() });
             }
         }
@@ -102,7 +114,8 @@ pub(in crate::tile::schedule) fn expand(
             simplify(&mut plan.body);
         }
     }
-    Ok(changed)
+    let attentions = variants.into_iter().map(|((name, _), variants)| (name, variants)).collect();
+    Ok(Expanded { changed, attentions, names })
 }
 
 /// Whether a kernel is an attention all of whose launches can be replaced by a variant.

@@ -79,6 +79,19 @@ pub(in crate::tile::schedule) enum Whole {
     FewBytes,
 }
 
+/// The remark on a number of parts, or on why there are none.
+pub(in crate::tile::schedule) fn remark_on_parts(parts: Result<i64, Whole>) -> String {
+    let why = match parts {
+        Ok(parts) => return format!("calls of at most {FEW_QUERIES} queries divide their keys into {parts} parts"),
+        Err(Whole::ManyQueries) => format!("there are more than {FEW_QUERIES} queries"),
+        Err(Whole::AsManyKeys) => "there are as many as queries".to_string(),
+        Err(Whole::EnoughBlocks) => "heads alone are work for all multiprocessors".to_string(),
+        Err(Whole::FewKeys) => "there are too few".to_string(),
+        Err(Whole::FewBytes) => "reading them takes less than another launch".to_string(),
+    };
+    format!("keys are not divided among blocks: {why}")
+}
+
 impl Reads<'_> {
     /// The number of parts: as many as let all blocks run at once with [`Reads::busy`] of them on
     /// every multiprocessor, but with at least two blocks of keys in each part, since the first

@@ -56,11 +56,15 @@ pub(super) struct Variants {
     pub(super) slots: Vec<ScratchSlot>,
     /// The names of the kernels that its launches run, in order.
     pub(super) kernels: Vec<String>,
+    /// Into how many parts calls with few queries divide their keys on a GPU.
+    pub(super) keys: Option<Result<i64, Whole>>,
 }
 
 /// Kernels made for an attention by an earlier step: one for many queries, and two for few, whose
 /// keys are divided among blocks. All but `combine` are scheduled.
 pub(in crate::tile::schedule) struct Divided {
+    /// Into how many parts keys are divided; at least one, because heads share keys.
+    pub(in crate::tile::schedule) keys: Result<i64, Whole>,
     /// Largest number of queries for which keys are divided.
     pub(in crate::tile::schedule) queries: i64,
     /// The kernel for more queries, with the attention's parameters.
@@ -99,13 +103,13 @@ impl Variants {
             let (root, offset, dynamic) = (Value::from_u32(n), Dim::zero(), Vec::new());
             operands.push(View { root, elem, offset, dynamic, shape, strides });
         }
-        let (slots, made) = (Vec::new(), Vec::new());
-        let mut choice = Choice { unscheduled, found, machine, keys_are_values, kernels, operands, slots, made };
+        let (slots, made, keys) = (Vec::new(), Vec::new(), None);
+        let mut choice = Choice { unscheduled, found, machine, keys_are_values, kernels, operands, slots, made, keys };
         let variant = match divided {
             Some(divided) => choice.divided(divided)?,
             None => choice.any()?,
         };
-        Ok(Variants { variant, slots: choice.slots, kernels: choice.made })
+        Ok(Variants { variant, slots: choice.slots, kernels: choice.made, keys: choice.keys })
     }
 }
 
@@ -119,6 +123,7 @@ struct Choice<'a> {
     operands: Vec<View>,
     slots: Vec<ScratchSlot>,
     made: Vec<String>,
+    keys: Option<Result<i64, Whole>>,
 }
 
 impl Choice<'_> {
@@ -134,6 +139,7 @@ impl Choice<'_> {
 
     /// Launches of the kernels that were made before.
     fn divided(&mut self, divided: &Divided) -> Result<Variant, String> {
+        self.keys = Some(divided.keys);
         let count = self.rows(QUERIES)?;
         self.from(&count, divided.queries + 1, |choice, enough| {
             let operands = choice.operands.clone();
@@ -234,10 +240,11 @@ impl Choice<'_> {
         // If queries and keys have the same extent, few queries mean few keys, and no variant is
         // needed.
         let side_by_side = is_row_after_row(self.operand(KEYS_PARAM)?) && is_row_after_row(self.operand(VALUES)?);
+        self.keys = parts_in_runs(self.unscheduled, self.found, self.machine);
         if count == others {
             return tiles(self);
         }
-        if let Some(Ok(parts)) = parts_in_runs(self.unscheduled, self.found, self.machine) {
+        if let Some(Ok(parts)) = self.keys {
             return self.from(&count, FEW_QUERIES + 1, |choice, enough| match enough {
                 true => tiles(choice),
                 false => choice.in_parts(parts, side_by_side),
@@ -390,11 +397,7 @@ fn is_row_after_row(v: &View) -> bool {
 
 /// Number of parts into which kernels that work in runs divide the keys of an attention, or why
 /// they do not; `None` without a GPU, or if the kernel does not have the operands of an attention.
-pub(in crate::tile::schedule) fn parts_in_runs(
-    unscheduled: &Kernel,
-    found: &Described,
-    machine: Machine,
-) -> Option<Result<i64, Whole>> {
+fn parts_in_runs(unscheduled: &Kernel, found: &Described, machine: Machine) -> Option<Result<i64, Whole>> {
     let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
     let [q, k, v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
     let (lead, [queries, _]) = q.shape.split_last_chunk::<2>()?;

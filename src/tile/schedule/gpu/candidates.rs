@@ -1,15 +1,41 @@
-//! Top-k along a long axis: selects candidates in each chunk, and then compares only these.
+//! select-candidates: top-k along a long axis selects candidates in each chunk, and then compares
+//! only these.
 //!
 //! In: an unscheduled module. Out: the same module, in which a launch of a top-k kernel along a
-//! potentially long axis ([`pays`]; [`Order`], descending) becomes four: ranks within chunks,
+//! potentially long axis ([`why_not`]; [`Order`], descending) becomes four: ranks within chunks,
 //! candidates, their ranks, and the indices in order of rank. They communicate through slots. Other
 //! orders, and shorter axes, use ranks over the whole axis ([`super::ranks`]).
+//!
+//! Comparing all elements with all others takes n^2 comparisons, most of them with elements that are
+//! far from the top. The k greatest elements are among the k greatest of their chunks, so most can be
+//! discarded after comparisons within a chunk:
+//!
+//! ```text
+//! fn f(x: f32[5000]) -> i32[2] {
+//!     let (_, places) = top_k(x, 2)
+//!     places
+//! }
+//! ...
+//! kernel @top.0(%0: in f32[5000], %1: inout i32[2]) computes(sort, descending=true, site=0) {
+//! ...
+//!   launch @top.0(%0, %1)
+//! ...
+//! ->
+//! ...
+//!   %6 = view %3 : buf f32[20]
+//!   %7 = view %4 : buf i32[20]
+//!   launch @ranks_in_chunks.0(%0, %2)
+//!   launch @candidates.0(%0, %2, %3, %4)
+//!   launch @ranks.0(%6, %5)
+//!   launch @chosen.0(%5, %7, %1)
+//! ...
+//! ```
 
 use super::super::step::{Changed, Log};
 use super::in_steps::{self, Operand, Steps, When, have_slots};
 use crate::shape::{Dim, Elem};
 use crate::tile::sort::{self, CANDIDATES_OF, Order};
-use crate::tile::{BufferType, Kernel, Machine, Module, computed, row_major};
+use crate::tile::{BufferType, Machine, Module, computed, row_major};
 
 /// Candidates pay off for at least this many elements: with fewer, all comparisons take less time
 /// than two more launches.
@@ -19,13 +45,21 @@ const MIN_ELEMENTS: i64 = 8 * CANDIDATES_OF;
 ///
 /// # Errors
 /// As [`in_steps::replace`].
-pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
-    in_steps::replace(module, |_, kernel| steps(&Order::of_kernel(kernel).filter(pays)?))
-}
-
-/// Is it a top-k along a potentially long axis?
-fn pays(found: &Order) -> bool {
-    why_not(found).is_none()
+pub(in super::super) fn run(module: &mut Module, _: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
+    in_steps::replace(module, |module, kernel| {
+        let found = Order::of_kernel(kernel)?;
+        let steps = steps(&found)?;
+        let late = || "how many candidates there are is known late".to_string();
+        let why = why_not(&found).or_else(|| (!have_slots(module, &kernel.name, &steps.slots)).then(late));
+        if let Some(why) = why {
+            log.note(&kernel.name, &format!("without candidates: {why}"));
+            return None;
+        }
+        let form =
+            format!("the greatest of each {CANDIDATES_OF} are candidates, whose ranks are counted, in 4 launches");
+        log.form(&kernel.name, &form);
+        Some(steps)
+    })
 }
 
 /// Why there are no candidates.
@@ -38,25 +72,6 @@ fn why_not(found: &Order) -> Option<String> {
     } else {
         (!is_long).then(|| format!("an axis of less than {MIN_ELEMENTS}"))
     }
-}
-
-/// A description of how a kernel orders the elements of an axis, with the reason, if it does.
-pub(super) fn form(module: &Module, kernel: &Kernel) -> Option<String> {
-    let found = Order::of_kernel(kernel)?;
-    let slots = steps(&found)?.slots;
-    let late = || "how many candidates there are is known late".to_string();
-    let why = why_not(&found).or_else(|| (!have_slots(module, &kernel.name, &slots)).then(late));
-    Some(match why {
-        None => format!("the greatest of each {CANDIDATES_OF} are candidates, whose ranks are counted, in 4 launches"),
-        Some(why) if super::ranks::takes(module, kernel, &found) => {
-            format!(
-                "for each element the elements that come before it are counted, in 2 launches; without candidates: {why}"
-            )
-        }
-        Some(_) => {
-            "elements are looked at one after another, each row by a thread: there is no room for ranks".to_string()
-        }
-    })
 }
 
 /// The replacement kernels, and the slots between them.

@@ -1,13 +1,26 @@
-//! Split-K for matmuls with few rows and few columns.
+//! split-matmuls: split-K for matmuls with few rows and few columns.
 //!
 //! In: an unscheduled module. Out: the same, in which a launch of a matmul with too few columns for
 //! all multiprocessors becomes two: separate blocks multiply parts of K, and the partial results
 //! are added, followed by the kernel's epilogue.
 //!
 //! ```text
-//!   launch @matmul.0(%x, %w, .., %y)   ->   %s = slot 3                                   : buf f32[parts, .., M, N]
-//!                                           launch @matmul_part.0(%x', %w', %s)           x' = [parts, .., M, K / parts]
-//!                                           launch @combine_products.0(%s, .., %y)
+//! fn f(x: f32[1, 4096], w: f32[4096, 64]) -> f32[1, 64] { x @ w }
+//! ...
+//!   %12 = dot %10, %11, %8 : tile f32[1, 64]
+//! ...
+//!   launch @matmul.0(%3, %1, %4)
+//! ...
+//! ->
+//! ...
+//!   %13 = dot %11, %12, %9 : tile f32[1, 64]
+//!   store %2[%3, %4, %7], %13, rows=1, cols=2
+//! ...
+//!   %6 = view %0 : buf f32[16, 1, 256] strides[256, 0, 1]
+//!   %7 = view %1 : buf f32[16, 256, 64]
+//!   launch @matmul_part.0(%6, %7, %3)
+//!   launch @combine_products.0(%3, %5)
+//! ...
 //! ```
 //!
 //! A part is a matmul too, with one more axis of points, so it gets tiles like all others
@@ -57,7 +70,7 @@ struct Divided {
 ///
 /// # Errors
 /// A launch of a value that is in no buffer, which is a bug in attnc.
-pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(in super::super) fn run(module: &mut Module, _: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let mut found = Vec::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
         let launched = |p: &Plan| p.launched().contains(k.name.as_str());
@@ -72,6 +85,8 @@ pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -
     }
     let mut kernels = Kernels::beside(module.kernels.iter().map(|k| k.name.clone()).collect());
     for (name, divided) in &found {
+        let sums = format!("k is divided among {} blocks, whose sums are added, in 2 launches", divided.parts);
+        log.form(name, &sums);
         let part = kernels.add(divided.part.clone());
         let combine = kernels.add(divided.combine.clone());
         for plan in &mut module.plans {

@@ -56,14 +56,14 @@ struct Launches {
     list: Vec<(String, Vec<Operand>)>,
 }
 
-/// Replaces kernels by their sequences, if all plans can allocate the slots: not if the slots' size
-/// depends on a dimension bound later. Returns the names of the new kernels.
+/// Replaces kernels by their sequences, whose slots all plans can allocate ([`have_slots`]). Returns
+/// the names of the new kernels.
 ///
 /// # Errors
 /// A launch that is in no block, which is a bug in attnc.
 pub(in super::super) fn replace(
     module: &mut Module,
-    steps: impl Fn(&Module, &Kernel) -> Option<Steps>,
+    mut steps: impl FnMut(&Module, &Kernel) -> Option<Steps>,
 ) -> Result<BTreeSet<String>, String> {
     let mut changed = BTreeSet::new();
     let mut all: BTreeMap<String, Launches> = BTreeMap::new();
@@ -73,9 +73,6 @@ pub(in super::super) fn replace(
         let Some(kernel) = module.kernels.get(n) else { continue };
         let name = kernel.name.clone();
         let Some(Steps { when, slots, kernels }) = steps(module, kernel) else { continue };
-        if !have_slots(module, &name, &slots) {
-            continue;
-        }
         let mut list = Vec::new();
         for (number, (mut kernel, operands)) in kernels.into_iter().enumerate() {
             kernel.name = free_name(&kernel.name, &taken);
@@ -110,7 +107,8 @@ pub(in super::super) fn bytes(ty: &BufferType) -> Dim {
     Dim::product(&ty.shape).mul(&size.into())
 }
 
-/// Can all plans allocate slots of these types at every launch of a kernel?
+/// Can all plans allocate slots of these types at every launch of a kernel? Not if their size
+/// depends on a dimension bound later.
 pub(in super::super) fn have_slots(module: &Module, kernel: &str, slots: &[BufferType]) -> bool {
     let has = |plan: &Plan, ty: &BufferType| slot_type(plan, &bytes(ty), ty) == *ty;
     let launches = |plan: &&Plan| plan.launched().contains(kernel);

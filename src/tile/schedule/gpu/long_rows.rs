@@ -1,4 +1,4 @@
-//! Split reductions of few long rows: separate blocks reduce parts of a row.
+//! split-rows: if there are few long rows, separate blocks reduce parts of each.
 //!
 //! In: an unscheduled module. Out: the same, in which a launch of a kernel that goes through its
 //! rows in chunks becomes several, where that pays: for each reducing loop over chunks, one launch
@@ -6,10 +6,28 @@
 //! the work, on as many blocks if that is a loop too.
 //!
 //! ```text
-//!   launch @rows.0(%x, .., %y)   ->   %s = slot 3                                   : buf f32[rows.., parts]
-//!                                     launch @rows_part.0(%x, .., %s)               the loop over the chunks part, part + parts, ..
-//!                                     launch @combine_rows.0(%s, .., %y)            the loop over chunks has one iteration, over parts
+//! fn f(x: f32[1000000]) -> f32 { max(x) }
+//! ...
+//!   %15 = add %5, %10 : index
+//!   br ^bb1(%15, %14)
+//! ...
+//!   launch @rows.0(%0, %2)
+//! ...
+//! ->
+//! ...
+//! kernel @rows_part.0(%0: in f32[1000000], %1: out f32[123]) grid(%2: 123) {
+//! ...
+//!   %6 = const 503808 : index
+//! ...
+//!   %17 = add %8, %6 : index
+//!   br ^bb1(%17, %16)
+//! ...
+//!   launch @rows_part.0(%0, %2)
+//!   launch @combine_rows.0(%3, %2)
+//! ...
 //! ```
+//!
+//! Each of the 123 parts reads a chunk of 4096 elements, then the chunk 123 chunks further on.
 //!
 //! A softmax becomes three: partial maxima; partial sums, using the combined maximum; elements,
 //! using the combined maximum and sum. To avoid further launches, each block combines the partial
@@ -66,23 +84,18 @@ const FEW_ROWS: i64 = 16;
 ///
 /// # Errors
 /// As [`in_steps::replace`].
-pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(in super::super) fn run(module: &mut Module, _: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     in_steps::replace(module, |module, kernel| {
         let divided = LongRows::find(kernel).filter(|_| writes_elsewhere(module, kernel))?;
-        divided.steps()
+        let steps = divided.steps().filter(|steps| have_slots(module, &kernel.name, &steps.slots))?;
+        log.note(&kernel.name, &divided.division.to_string());
+        Some(steps)
     })
-}
-
-/// How the rows of a kernel are split, if they are.
-pub(super) fn division(module: &Module, kernel: &Kernel) -> Option<Division> {
-    let divided = LongRows::find(kernel).filter(|_| writes_elsewhere(module, kernel))?;
-    let slots: Vec<BufferType> = divided.slots().into_iter().map(|slot| slot.ty).collect();
-    have_slots(module, &kernel.name, &slots).then_some(divided.division)
 }
 
 /// How rows are split.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Division {
+struct Division {
     /// In which calls.
     when: When,
     /// Elements per row.

@@ -3,6 +3,21 @@
 //! `size-tiles` gives each kernel the tiles of the machine, and decides what `place` reads
 //! ([`Tiled`]): how many warps a block has, and which accesses get loop nests of their own.
 //!
+//! ```text
+//! fn f(x: f32[S]) -> f32[S] { exp(x) }
+//! ...
+//! kernel @map.0(%0: in f32[S], %1: out f32[S]) symbols(S) grid(%2: ceil(S, 256)) {
+//! ...
+//!   %9 = exp %8 : tile f32[1, %7<=256]
+//! ...
+//! ->
+//! ...
+//! kernel @map.0(%0: in f32[S], %1: out f32[S]) symbols(S) grid(%2: ceil(S, 1024)) tiled() {
+//! ...
+//!   %10 = exp %9 : tile f32[1, %8<=1024]
+//! ...
+//! ```
+//!
 //! * A matmul with few rows gets a tile width with which all multiprocessors read its right operand
 //!   ([`few_rows`]).
 //! * A grid point that loops over elements serially is split: one element per point
@@ -20,7 +35,6 @@ pub(super) mod candidates;
 pub(super) mod cost;
 pub(super) mod divided;
 pub(super) mod few_rows;
-mod forms;
 pub(super) mod in_steps;
 pub(super) mod limits;
 pub(super) mod long_rows;
@@ -32,16 +46,13 @@ pub(super) mod scans;
 mod tiles;
 mod transposes;
 
-pub use forms::{GpuForm, gpu_forms};
-pub use persistent::{GpuLoop, gpu_loops};
-
 use super::step::{Changed, Log, unscheduled};
 use super::{place, windows};
 use crate::tile::{Gpu, Kernel, Machine, Module, State, Tiled};
 use limits::fits;
 
 /// Gives all kernels their tile sizes.
-pub(super) fn run_size_tiles(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(super) fn run_size_tiles(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let Some(gpu) = machine.gpu() else { return Ok(Changed::new()) };
     let chunks = few_rows::kernels_in_chunks(module);
     let mut changed = Changed::new();
@@ -49,7 +60,8 @@ pub(super) fn run_size_tiles(module: &mut Module, machine: &Machine, _: &mut Log
         if chunks.contains(&kernel.name) {
             few_rows::retile(kernel);
         }
-        let (tiled, resized) = size(kernel, machine, gpu);
+        let (tiled, resized, note) = size(kernel, machine, gpu);
+        note.iter().for_each(|note| log.note(&kernel.name, note));
         if resized {
             changed.insert(kernel.name.clone());
         }
@@ -58,23 +70,25 @@ pub(super) fn run_size_tiles(module: &mut Module, machine: &Machine, _: &mut Log
     Ok(changed)
 }
 
-/// Gives a kernel its tile sizes; returns the decisions, and whether sizes changed.
-fn size(kernel: &mut Kernel, machine: &Machine, gpu: Gpu) -> (Tiled, bool) {
+/// Gives a kernel its tile sizes; returns the decisions, whether sizes changed, and a remark.
+fn size(kernel: &mut Kernel, machine: &Machine, gpu: Gpu) -> (Tiled, bool, Option<String>) {
     if one_each::one_each(kernel) {
-        return (Tiled::default(), true);
+        return (Tiled::default(), true, None);
     }
-    if let Some(apart) = transposes::turn(kernel) {
-        return (Tiled { apart, ..Tiled::default() }, true);
+    let (apart, note) = transposes::turn(kernel).unzip();
+    if let Some(apart) = apart.flatten() {
+        return (Tiled { apart, ..Tiled::default() }, true, note);
     }
     let mut large = kernel.clone();
     if cost::enlarge(&mut large) {
         let mut placed = large.clone();
         if is_placed(&mut placed, machine) && fits(&placed, gpu).is_ok() {
             *kernel = large;
-            return (Tiled::default(), true);
+            return (Tiled::default(), true, note);
         }
     }
-    cost::choose(kernel)
+    let (tiled, resized) = cost::choose(kernel);
+    (tiled, resized, note)
 }
 
 /// Reads operands in place and gives tiles their memory; returns whether that is possible.

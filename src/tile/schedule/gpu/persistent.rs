@@ -1,32 +1,46 @@
-//! Turns loops of plans into one persistent kernel each.
+//! fuse-loops: turns loops of plans into one persistent kernel each.
 //!
 //! A recurrent network makes a few small launches per step of a sequence, one after another. On a
-//! GPU each costs some microseconds, or one or two in a graph, mostly more than its work. Before:
+//! GPU each costs some microseconds, or one or two in a graph, mostly more than its work. One kernel
+//! can do the whole loop, with grid barriers (`grid_barrier`) between dependent launches:
 //!
 //! ```text
-//! ^bb1(%t: index):                                  // of the plan, on the host
-//!   br_if %t < S, ^bb2, ^bb3
+//! fn f(x: f32[S, 8], w: f32[8, 8]) -> f32[1, 8] {
+//!     var h = full<f32>(0, [1, 8])
+//!     for t in 0..S {
+//!         h = tanh(h @ w + x[t])
+//!     }
+//!     h
+//! }
+//! ...
+//! ^bb1(%6: index):
+//!   %7 = dim S : index
+//!   %8 = lt %6, %7 : bool
+//!   br_if %8, ^bb2, ^bb3
 //! ^bb2:
-//!   %x = view %xs[%t], ..
-//!   launch @matmul.1(%h, %w, %x, %b, %gates)
-//!   launch @map.0(%gates, %c, %h)
-//!   br ^bb1(%t + 1)
-//! ```
-//!
-//! After: `launch @loop.0(%xs, %h, %w, %b, %gates, %c)`, and a kernel whose body is that loop, with
-//! grid barriers (`grid_barrier`) between dependent launches:
-//!
-//! ```text
-//! kernel @loop.0(%xs: in .., %h: inout .., ..) grid(%n: ceil(max(1, ..), 1)) gpu(sm_80, 8) {
-//! ^bb1(%t: index):
-//!   br_if %t < S, ^bb2, ^bb3
+//! ...
+//!   launch @matmul.0(%10, %1, %11, %12)
+//! ...
+//!   launch @result.0(%15, %16)
+//!   br ^bb1(%14)
+//! ...
+//! ->
+//! ...
+//! ^bb1(%6: index):
+//!   %7 = dim S : index
+//!   %8 = lt %6, %7 : bool
+//!   br_if %8, ^bb2, ^bb3
 //! ^bb2:
-//!   %x = view %xs[%t], ..
+//! ...
 //!   grid_barrier
-//!   launch @matmul.1(%h, %w, %x, %b, %gates)        // the blocks share the points of its grid
+//!   launch @matmul.0(%10, %3, %11, %12)
+//! ...
 //!   grid_barrier
-//!   launch @map.0(%gates, %c, %h)
-//!   br ^bb1(%t + 1)
+//!   launch @result.0(%15, %16)
+//!   br ^bb1(%14)
+//! ...
+//!   launch @loop.0(%2, %0, %5, %1)
+//! ...
 //! ```
 //!
 //! It is launched with at most as many blocks as run concurrently, each of which executes all of
@@ -55,7 +69,6 @@
 //! host.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use cranelift_entity::SecondaryMap;
 
@@ -77,28 +90,65 @@ const MAX_LAUNCHES: usize = 32;
 /// Limit on buffers, indices and dimensions passed to a kernel; the runtime supports 256 words.
 const MAX_WORDS: usize = 200;
 
+/// A loop of a plan that stays on the host: its location, and why.
+type HostLoop = (Loc, String);
+
 /// Turns all suitable loops into kernels, outermost first, if these are proved to be in bounds.
-pub(in super::super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(in super::super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let (mut changed, Some(gpu)) = (Changed::new(), machine.gpu()) else { return Ok(Changed::new()) };
     for n in 0..module.plans.len() {
         let mut refused: BTreeSet<Block> = BTreeSet::new();
-        while let Some((header, made)) = next(module, n, gpu.arch, &refused) {
+        let mut remarks: Vec<HostLoop> = Vec::new();
+        let rest = loop {
+            let (header, made) = match next(module, n, gpu.arch, &refused) {
+                Ok(found) => found,
+                Err(rest) => break rest,
+            };
             let mut tried = module.clone();
-            let names = made.put(&mut tried, n);
+            let (loc, count) = (made.loc, made.kernel.launched().count());
+            let name = made.put(&mut tried, n);
+            let names = BTreeSet::from([name.clone()]);
             match recheck(&tried, &names) {
                 Err(_) => _ = refused.insert(header),
-                Ok(()) => (*module, changed) = (tried, &changed | &names),
+                Ok(()) => {
+                    (*module, changed) = (tried, &changed | &names);
+                    let s = if count == 1 { "" } else { "es" };
+                    remarks.push((loc, format!("one launch, @{name}, for {count} launch{s} a step")));
+                }
             }
+        };
+        let on_host = |(loc, why)| (loc, format!("launches by the host in each step; {why}"));
+        remarks.extend(rest.into_iter().map(on_host));
+        remarks.sort_by_key(|(loc, _)| (loc.file, loc.line, loc.column));
+        if let Some(plan) = module.plans.get(n).filter(|p| p.variant == PlanVariant::Plain) {
+            remarks.iter().for_each(|(loc, text)| log.on_loop(&plan.name, *loc, text));
         }
     }
     Ok(changed)
 }
 
-/// The outermost suitable loop of a plan that was not refused.
-fn next(module: &Module, n: usize, arch: GpuArch, refused: &BTreeSet<Block>) -> Option<(Block, Outlined)> {
-    let plan = module.plans.get(n)?;
-    let mut loops = candidates(plan).into_iter().filter(|l| !refused.contains(&l.header));
-    loops.find_map(|l| Some((l.header, Maker::new(module, plan, &l, arch).make().ok()?)))
+/// The outermost suitable loop of a plan that was not refused; otherwise the outermost loops, which
+/// stay on the host.
+fn next(
+    module: &Module,
+    n: usize,
+    arch: GpuArch,
+    refused: &BTreeSet<Block>,
+) -> Result<(Block, Outlined), Vec<HostLoop>> {
+    let (mut on_host, mut inside) = (Vec::new(), BTreeSet::new());
+    let Some(plan) = module.plans.get(n) else { return Err(on_host) };
+    for l in candidates(plan) {
+        let why = match Maker::new(module, plan, &l, arch).make() {
+            Ok(made) if !refused.contains(&l.header) => return Ok((l.header, made)),
+            Ok(_) => "its accesses are not proved to stay in their buffers there".to_string(),
+            Err(why) => why,
+        };
+        if !inside.contains(&l.header) {
+            on_host.push((place(&plan.body, &l), why));
+        }
+        inside.extend(l.blocks);
+    }
+    Err(on_host)
 }
 
 /// The loops of a plan with launches, outer ones first.
@@ -117,64 +167,6 @@ fn is_known(data: &InstData) -> bool {
 
 fn is_launch(body: &Body, i: Inst) -> bool {
     matches!(body.inst(i).op, Op::Plan(PlanOp::Launch { .. }))
-}
-
-/// The outcome for a loop of a plan, for remarks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GpuLoop {
-    /// Name of the entry point.
-    pub plan: String,
-    /// Source location of the loop.
-    pub loc: Loc,
-    /// The GPU architecture.
-    pub arch: GpuArch,
-    /// Name of the resulting kernel, and number of launches per iteration that it contains.
-    pub kernel: Option<(String, usize)>,
-    /// Otherwise, the reason.
-    pub why: String,
-}
-
-impl fmt::Display for GpuLoop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (plan, arch) = (&self.plan, self.arch.name());
-        match &self.kernel {
-            Some((kernel, n)) => {
-                let s = if *n == 1 { "" } else { "es" };
-                write!(f, "the loop of {plan} at {arch}: one launch, @{kernel}, for {n} launch{s} a step")
-            }
-            None => write!(f, "the loop of {plan} at {arch}: launches by the host in each step; {}", self.why),
-        }
-    }
-}
-
-/// The outcomes for the outermost loops of a scheduled module's entry points.
-pub fn gpu_loops(module: &Module, arch: GpuArch) -> Vec<GpuLoop> {
-    let mut out = Vec::new();
-    for plan in module.plans.iter().filter(|p| p.variant == PlanVariant::Plain) {
-        let body = &plan.body;
-        let mut found = Vec::new();
-        for (_, _, data) in body.insts() {
-            let Op::Plan(PlanOp::Launch { kernel }) = &data.op else { continue };
-            let persistent = module.kernels.iter().find(|k| k.name == *kernel && k.is_persistent());
-            let Some(k) = persistent else { continue };
-            let of = (kernel.clone(), k.launched().count());
-            found.push((data.loc, Some(of), String::new()));
-        }
-        let mut inside: BTreeSet<Block> = BTreeSet::new();
-        for l in candidates(plan) {
-            if !inside.contains(&l.header) {
-                let why = Maker::new(module, plan, &l, arch).make().err();
-                let why =
-                    why.unwrap_or_else(|| "its accesses are not proved to stay in their buffers there".to_string());
-                found.push((place(body, &l), None, why));
-            }
-            inside.extend(&l.blocks);
-        }
-        found.sort_by_key(|(loc, _, _)| (loc.file, loc.line, loc.column));
-        let made = |(loc, kernel, why)| GpuLoop { plan: plan.name.clone(), loc, arch, kernel, why };
-        out.extend(found.into_iter().map(made));
-    }
-    out
 }
 
 /// Source location of a loop: of the comparison in its header.
@@ -209,7 +201,7 @@ enum LoopOperand {
 
 impl Outlined {
     /// Replaces the loop; returns the name of the kernel.
-    fn put(mut self, module: &mut Module, n: usize) -> BTreeSet<String> {
+    fn put(mut self, module: &mut Module, n: usize) -> String {
         let mut number = 0;
         while module.kernels.iter().any(|k| k.name == format!("loop.{number}")) {
             number += 1;
@@ -237,7 +229,7 @@ impl Outlined {
             body.replace_uses(&by);
         }
         module.kernels.push(self.kernel);
-        BTreeSet::from([name])
+        name
     }
 }
 

@@ -1,10 +1,29 @@
-//! Sorting by rank counting: replaces serial sorting kernels by two parallel ones.
+//! count-ranks: replaces serial sorting kernels by two parallel ones, which count ranks.
 //!
 //! In: an unscheduled module. Out: the same module, in which a launch of a kernel that orders the
 //! elements of an axis ([`Order`]) becomes two: one counts for each element how many come before
 //! it, the other finds for each position the element with that rank. The ranks are in the kernel's
 //! scratch, of which they fill one half, or in a slot of their own. If the scratch has other uses,
 //! the kernel is unchanged.
+//!
+//! A serial sort leaves all threads but one idle. The rank of an element is the number of elements that
+//! come before it, and all ranks can be counted at the same time, with n^2 independent comparisons:
+//!
+//! ```text
+//! fn f(x: f32[100]) -> i32[100] { argsort(x) }
+//! ...
+//!   launch @top.0(%0, %1)
+//! ...
+//! ->
+//! ...
+//! kernel @ranks.0(%0: in f32[100], %1: out i32[1, 100]) grid(%2: ceil(100, 8)) {
+//! ...
+//! kernel @order.0(%0: in i32[1, 100], %1: out i32[100]) grid(%2: ceil(100, 8)) {
+//! ...
+//!   launch @ranks.0(%0, %2)
+//!   launch @order.0(%2, %1)
+//! ...
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,20 +45,26 @@ struct Pair {
 }
 
 /// Applies the rewrite to sorting kernels; returns the names of kernels that are new or changed.
-pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(in super::super) fn run(module: &mut Module, _: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let mut changed = BTreeSet::new();
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
     let mut taken: BTreeSet<String> = module.kernels.iter().map(|k| k.name.clone()).collect();
     let mut made: Vec<Kernel> = Vec::new();
     for n in 0..module.kernels.len() {
         let Some(kernel) = module.kernels.get(n) else { continue };
-        let Some(found) = Order::of_kernel(kernel).filter(|found| takes(module, kernel, found)) else { continue };
+        let Some(found) = Order::of_kernel(kernel) else { continue };
+        if !takes(module, kernel, &found) {
+            let why = "there is no room for ranks";
+            log.form(&kernel.name, &format!("elements are looked at one after another, each row by a thread: {why}"));
+            continue;
+        }
         let Some(ranks) = ranks_of(&found) else { continue };
         let has_room = found.room.is_some();
         // New names, because their buffers differ.
         let names = ["ranks", "order"].map(|kind| free_name(kind, &taken));
         let first = sort::ranks(&names[0], &found.x, found.descending, &ranks);
         let (Some(first), Some(second)) = (first, sort::order(&names[1], &ranks, &found.out)) else { continue };
+        log.form(&kernel.name, "for each element the elements that come before it are counted, in 2 launches");
         taken.extend(names.clone());
         changed.extend(names.clone());
         pairs.insert(kernel.name.clone(), Pair { ranks, has_room, names });
@@ -56,7 +81,7 @@ pub(in super::super) fn run(module: &mut Module, _: &Machine, _: &mut Log<'_>) -
 }
 
 /// Can a kernel be replaced, with memory for the ranks?
-pub(super) fn takes(module: &Module, kernel: &Kernel, found: &Order) -> bool {
+fn takes(module: &Module, kernel: &Kernel, found: &Order) -> bool {
     let Some(ranks) = ranks_of(found) else { return false };
     match &found.room {
         Some(_) => module.plans.iter().all(|plan| rooms_are_its_own(plan, &kernel.name)),

@@ -28,7 +28,7 @@ use super::cost;
 use super::tiles::{Along, Axes};
 use crate::shape::Elem;
 use crate::tile::schedule::runs::is_elementwise;
-use crate::tile::{Body, Inst, InstData, Kernel, Op, Pitch, Space, State, TileType};
+use crate::tile::{Body, Inst, InstData, Kernel, Op, TileType};
 
 /// Accesses to tiles with several rows and columns, by the axis along which they are contiguous in
 /// memory.
@@ -132,21 +132,30 @@ fn grid_axis(axes: &Axes, n: usize) -> Option<usize> {
     }
 }
 
-/// Gives a kernel tiles with which both axes are accessed in whole sectors. Returns the accesses
-/// that get runs of their own; `None` if the kernel is unchanged.
-pub(super) fn turn(kernel: &mut Kernel) -> Option<BTreeSet<Inst>> {
+/// Gives a kernel with operands contiguous along both axes tiles with which both are accessed in
+/// whole sectors. Returns the accesses that get runs of their own, or `None` if the kernel is
+/// unchanged; and a remark.
+pub(super) fn turn(kernel: &mut Kernel) -> Option<(Option<BTreeSet<Inst>>, String)> {
     let accesses = Accesses::find(kernel)?;
     let mut axes = Axes::find(kernel)?;
     let sides = sides(&axes)?;
-    let sizes = sizes(kernel, &accesses, &axes, sides)?;
-    let before = kernel.clone();
-    for (n, size) in sides.into_iter().zip(sizes) {
-        if !axes.resize(kernel, n, size) && !axes.resize_bounded(kernel, n, size) {
-            *kernel = before;
-            return None;
-        }
-    }
+    let why = "memory is accessed along rows and along columns";
     let apart: BTreeSet<Inst> = accesses.apart(&kernel.body).iter().copied().collect();
+    let before = (kernel.clone(), axes.clone());
+    let resized = |kernel: &mut Kernel, axes: &mut Axes| {
+        let [rows, cols] = sizes(kernel, &accesses, axes, sides)?;
+        let mut each = sides.into_iter().zip([rows, cols]);
+        let fit = each.all(|(n, size)| axes.resize(kernel, n, size) || axes.resize_bounded(kernel, n, size));
+        fit.then(|| format!("{rows} by {cols}"))
+    };
+    let Some(size) = resized(kernel, &mut axes) else {
+        (*kernel, axes) = before;
+        let not = match sides.into_iter().filter_map(|n| axes.0[n].all).min() {
+            Some(n) if n < cost::SHORT => format!("an axis has only {n} elements"),
+            _ => format!("{} tiles do not fit", apart.len()),
+        };
+        return Some((None, format!("{why}; no tiles are turned in shared memory: {not}")));
+    };
     // Indices first, then the loads that the rest depends on, so that everything else is one run.
     let entry = kernel.body.entry();
     let mut insts = std::mem::take(&mut kernel.body.block_mut(entry).insts);
@@ -159,31 +168,9 @@ pub(super) fn turn(kernel: &mut Kernel) -> Option<BTreeSet<Inst>> {
         }
     });
     kernel.body.block_mut(entry).insts = insts;
-    Some(apart)
-}
-
-/// The remark on a kernel with operands contiguous along both axes: whether its tiles are
-/// transposed, or why not.
-pub(super) fn form(unscheduled: &Kernel, scheduled: &Kernel) -> Option<String> {
-    let State::Gpu { .. } = scheduled.state else { return None };
-    let accesses = Accesses::find(unscheduled)?;
-    let padded = |t: &&TileType| matches!(t.space, Space::L1(_, Pitch::Padded));
-    let results = scheduled.body.insts().filter_map(|(_, _, d)| d.result);
-    let turned: Vec<&TileType> = results.filter_map(|v| scheduled.body.ty(v).tile()).filter(padded).collect();
-    if let Some(t) = turned.first() {
-        let (rows, cols) = (t.rows.capacity(), t.cols.capacity());
-        let (which, are) = match turned.len() {
-            1 => ("a tile".to_string(), "is"),
-            n => (format!("{n} tiles"), "are"),
-        };
-        let why = "memory is accessed along rows and along columns";
-        return Some(format!("{which} of {rows} by {cols} elements {are} turned in shared memory, since {why}"));
-    }
-    let axes = Axes::find(unscheduled)?;
-    let all = sides(&axes)?.map(|n| axes.0[n].all);
-    let why = match all.into_iter().flatten().min() {
-        Some(n) if n < cost::SHORT => format!("an axis has only {n} elements"),
-        _ => format!("{} tiles do not fit", accesses.apart(&unscheduled.body).len()),
+    let which = match apart.len() {
+        1 => format!("a tile of {size} elements is"),
+        n => format!("{n} tiles of {size} elements are"),
     };
-    Some(format!("memory is accessed along rows and along columns; no tiles are turned in shared memory: {why}"))
+    Some((Some(apart), format!("{which} turned in shared memory, since {why}")))
 }

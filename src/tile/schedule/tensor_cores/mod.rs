@@ -1,9 +1,24 @@
-//! Tensor cores: gives matmuls and attention of 16-bit floats kernels with fragments.
+//! use-tensor-cores: gives matmuls and attention of 16-bit floats kernels with fragments.
 //!
 //! In: an unscheduled module and a GPU architecture. Out: the same module, in which suitable
 //! kernels are scheduled for the GPU: their tiles are register fragments and shared memory tiles,
 //! copied asynchronously. Other kernels are unchanged, for the generic schedule. It must not know
 //! instructions, nor how fragments are laid out in registers.
+//!
+//! ```text
+//! fn f(x: bf16[64, 64], w: bf16[64, 64]) -> bf16[64, 64] { x @ w }
+//! ...
+//!   %13 = dot %11, %12, %9 : tile f32[64, 64]
+//! ...
+//! ->
+//! ...
+//!   %14 = copy_async %13, %0[%6, %12], rows=0, cols=1 : pending(copy) tile bf16[64, 32] @shared(64)
+//! ...
+//!   %55 = load_fragment %47 : tile bf16[64, 32] @fragment(a)
+//!   %56 = load_fragment %48 : tile bf16[32, 64] @fragment(b)
+//!   %57 = mma %55, %56, %36 : tile f32[64, 64] @fragment(acc)
+//! ...
+//! ```
 //!
 //! Suitable are:
 //!
@@ -38,6 +53,7 @@ mod attention;
 mod build;
 mod careful;
 mod products;
+mod remarks;
 mod roles;
 mod scores;
 mod sizes;
@@ -45,20 +61,27 @@ mod split;
 
 use std::collections::BTreeMap;
 
-use super::attention::{Divided, Whole, may_be_replaced};
+use super::attention::{Divided, may_be_replaced, remark_on_parts};
 use super::gpu::in_steps::{self, Operand, Steps, When};
 use super::step::{Changed, Log};
 use crate::shape::Elem;
 use crate::tile::alignment::{CHUNK, launches_give, needed};
 use crate::tile::{BufferType, Gpu, GpuArch, InstData, Kernel, Machine, Module, Op, Param, State};
 pub(super) use products::{FEW_COLS, FEW_ROWS, Integers, by_integers, unpacked_rows};
+pub(super) use remarks::remark_on_use;
 
 /// Gives suitable kernels of a module their tensor core variants, except for attentions with
 /// separate kernels for calls with few queries ([`divided`]).
 pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let Some(gpu) = machine.gpu() else { return Ok(Changed::new()) };
     let divided = divided(module, &gpu);
-    let mut changed = in_steps::replace(module, |module, k| many_rows(module, k, &gpu, log.options.tf32))?;
+    let mut notes = Vec::new();
+    let mut changed = in_steps::replace(module, |module, k| {
+        let (least, steps) = many_rows(module, k, &gpu, log.options.tf32)?;
+        notes.push((k.name.clone(), format!("calls with at least {least} rows have larger tiles")));
+        Some(steps)
+    })?;
+    notes.iter().for_each(|(kernel, note)| log.note(kernel, note));
     let mut made = Vec::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled && !divided.contains_key(&k.name)) {
         let aligned = |param: &Param| gives(module, k, param, CHUNK);
@@ -68,6 +91,19 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
         made.extend(new.map(|new| reads_in_pairs(new, &is_aligned)).filter(|new| fits(module, k, new)));
     }
     changed.extend(made.iter().map(|k| k.name.clone()));
+    for k in &made {
+        remark_on_use(k).iter().for_each(|form| log.form(&k.name, form));
+    }
+    for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
+        if changed.contains(&k.name) {
+            let aligned = |param: &Param| gives(module, k, param, CHUNK);
+            let keys = attention::parts(k, &gpu, &aligned);
+            keys.iter().for_each(|keys| log.note(&k.name, &remark_on_parts(*keys)));
+        } else if !divided.contains_key(&k.name) && !log.has_form(&k.name) {
+            let why = remarks::why_not(module, k);
+            why.iter().for_each(|why| log.note(&k.name, &format!("not on tensor cores: {why}")));
+        }
+    }
     for new in made {
         if let Some(k) = module.kernels.iter_mut().find(|k| k.name == new.name) {
             *k = new;
@@ -77,8 +113,8 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
 }
 
 /// The kernel with large tiles for calls with many rows of a matmul, beside the one with small
-/// tiles.
-fn many_rows(module: &Module, kernel: &Kernel, gpu: &Gpu, tf32: bool) -> Option<Steps> {
+/// tiles, and the minimum of rows.
+fn many_rows(module: &Module, kernel: &Kernel, gpu: &Gpu, tf32: bool) -> Option<(i64, Steps)> {
     if kernel.state != State::Unscheduled {
         return None;
     }
@@ -89,7 +125,7 @@ fn many_rows(module: &Module, kernel: &Kernel, gpu: &Gpu, tf32: bool) -> Option<
     new.find_symbols();
     let operands = (0..kernel.params.len()).map(Operand::Own).collect();
     let when = When { from: Some((rows, least)), ..When::default() };
-    fits(module, kernel, &new).then(|| Steps { when, slots: Vec::new(), kernels: vec![(new, operands)] })
+    fits(module, kernel, &new).then(|| (least, Steps { when, slots: Vec::new(), kernels: vec![(new, operands)] }))
 }
 
 /// The replacements of attentions with separate kernels for calls with few queries, by the names of
@@ -138,13 +174,6 @@ pub(super) fn reads_in_pairs(mut kernel: Kernel, is_aligned: &dyn Fn(usize) -> b
 fn gives(module: &Module, kernel: &Kernel, param: &Param, bytes: u64) -> bool {
     let n = kernel.params.iter().position(|p| p == param);
     n.is_some_and(|n| launches_give(module, &kernel.name, n, bytes))
-}
-
-/// The number of parts into which an attention on tensor cores splits the keys of calls with few
-/// queries, or why it does not; `None` if it does not use tensor cores.
-pub(super) fn parts_of_keys(module: &Module, kernel: &Kernel, arch: GpuArch) -> Option<Result<i64, Whole>> {
-    let aligned = |param: &Param| gives(module, kernel, param, CHUNK);
-    attention::parts(kernel, &Gpu::for_arch(arch), &aligned)
 }
 
 /// Can tiles of a left operand be copied to shared memory?

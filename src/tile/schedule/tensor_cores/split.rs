@@ -35,7 +35,8 @@ impl AttentionTiles<'_> {
     /// not split.
     pub(super) fn divided(&self, gpu: &Gpu, whole: &Kernel) -> Option<Divided> {
         let group = self.heads_in_a_tile();
-        let parts = match self.parts_of_few(gpu) {
+        let keys = self.parts_of_few(gpu);
+        let parts = match keys {
             Ok(parts) => parts,
             Err(Whole::AsManyKeys | Whole::ManyQueries) => return None,
             // Keys are still read only once per group.
@@ -56,6 +57,7 @@ impl AttentionTiles<'_> {
         let is_divided = self.parts(gpu, &self.lead).is_ok();
         let combine = results.combine(self.kernel, &self.found, scores::exponents(&self.found.attention))?;
         Some(Divided {
+            keys,
             queries: if is_divided { FEW_QUERIES } else { few },
             whole: whole.clone(),
             part,
