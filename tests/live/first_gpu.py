@@ -126,10 +126,6 @@ def prepare(run):
         run.models["Product", n, k] = attnc.library(PROGRAM, "Product", ["--dim", f"N={n},K={k}"])
     for target in ("cuda", "cpu"):
         run.models["Recurrent", target] = attnc.library(RECURRENT, "Recurrent", ["--dim", "I=16,H=32,C=5"], target)
-    if options.before:
-        before = run.folder / "before"
-        before.mkdir(exist_ok=True)
-        run.models["before"] = Attnc(options.before, 0.1, before).library(PROGRAM, "Attention", ["--dim", "D=128"])
     if options.only in (None, "llama"):
         run.llama = compare_gpu.Llama(options, run.folder)
         run.models["Llama"] = attnc.library(compare_gpu.LLAMA, "Llama", run.llama.chosen)
@@ -258,29 +254,34 @@ def sanitizer(run):
             raise Wrong(f"compute-sanitizer {tool}:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
 
 
-def timed(run, model, call):
-    """A contender that is timed by the GPU's clock."""
-    model.use_cuda_stream(run.torch.module.cuda.current_stream().cuda_stream)
-    return lambda: run.torch.seconds(call, run.options.seconds)
+def kernels(attnc, model, entry, dims, sizes):
+    """A contender: what its kernels take, as `attnc bench` measures it. A call would also wait for its result, PyTorch's are queued."""
+    return lambda: attnc.bench(PROGRAM, model, entry, sizes, ["--dim", dims])["all"]["seconds"]
+
+
+def call(run, what, model, **arguments):
+    """What a call from Python takes, from its tensors on the GPU to its result there."""
+    given = {name: run.torch.bf16(x) for name, x in arguments.items()}
+    seconds = calls(lambda: model(**given), run.options)
+    run.figures.setdefault("Calls", {})[what] = f"{seconds * 1e6:.0f} us"
 
 
 def attention(run):
     if not run.torch.module:
         return run.note("no PyTorch on a GPU: attention and products are not timed (attnc bench does that alone)")
     rng = np.random.default_rng(1)
-    names = {"attnc": ("Attention", 128), **({"attnc before": "before"} if run.options.before else {})}
-    models = {name: run.attnc.opened(run.models[key]) for name, key in names.items()}
+    before = {"attnc before": Attnc(run.options.before, 0.1, run.folder)} if run.options.before else {}
     for s in run.lengths:
         b, h = 16384 // s, 16
         q, k, v = (bits(rng.standard_normal((b * h, s, 128))) for _ in range(3))
-        given = {name: run.torch.bf16(x) for name, x in (("q", q), ("k", k), ("v", v))}
         for entry in ("full", "past"):
             flops = 4 * b * h * s * s * 128 / (2 if entry == "past" else 1)
-            contenders = {name: timed(run, m, lambda m=m, entry=entry: getattr(m, entry)(**given)) for name, m in models.items()}
+            sizes = {"H": b * h, "S": s, "T": s}
+            contenders = {name: kernels(a, "Attention", entry, "D=128", sizes) for name, a in {"attnc": run.attnc, **before}.items()}
             contenders |= compare_gpu.attention_of_others(run.torch, *(x[None] for x in (q, k, v)), entry == "past", run.options)
             run.time("Attention, d 128", f"S {s}, {entry}", "TFLOP/s", flops / 1e12, contenders)
-    for model in models.values():
-        model.close()
+        with run.attnc.opened(run.models["Attention", 128]) as model:
+            call(run, f"attention, S {s}", model.full, q=q, k=k, v=v)
 
 
 def products(run):
@@ -288,10 +289,13 @@ def products(run):
         return
     rng = np.random.default_rng(2)
     for m, n, k in run.products:
+        raw = [bits(rng.standard_normal(shape)) for shape in ((m, k), (k, n))]
+        x, y = (run.torch.bf16(array) for array in raw)
+        own = kernels(run.attnc, "Product", "nn", f"N={n},K={k}", {"M": m})
+        contenders = {"attnc": own, "cuBLAS": lambda: run.torch.seconds(lambda: x @ y, run.options.seconds)}
+        run.time("Products", f"{m} x {k} x {n}", "TFLOP/s", 2 * m * n * k / 1e12, contenders)
         with run.attnc.opened(run.models["Product", n, k]) as model:
-            x, y = (run.torch.bf16(bits(rng.standard_normal(shape))) for shape in ((m, k), (k, n)))
-            contenders = {"attnc": timed(run, model, lambda: model.nn(x=x, y=y)), "cuBLAS": lambda: run.torch.seconds(lambda: x @ y, run.options.seconds)}
-            run.time("Products", f"{m} x {k} x {n}", "TFLOP/s", 2 * m * n * k / 1e12, contenders)
+            call(run, f"product, {m} x {k} x {n}", model.nn, x=raw[0], y=raw[1])
 
 
 def llama(run):

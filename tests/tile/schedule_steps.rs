@@ -193,6 +193,7 @@ fn essays_are_true() {
         ("split-matmuls", gpu, include_str!("../../src/tile/schedule/gpu/divided.rs")),
         ("split-rows", gpu, include_str!("../../src/tile/schedule/gpu/long_rows.rs")),
         ("size-tiles", gpu, include_str!("../../src/tile/schedule/gpu/mod.rs")),
+        ("hoist-reads", gpu, include_str!("../../src/tile/schedule/gpu/reads.rs")),
         ("share-slots", gpu, include_str!("../../src/tile/arena.rs")),
         ("fuse-loops", gpu, include_str!("../../src/tile/schedule/gpu/persistent.rs")),
     ];
@@ -225,5 +226,33 @@ fn essays_are_true() {
         let made = run(&before);
         assert_eq!(made, text::print(&read(&after)), "{name}");
         assert_eq!(run(&made), made, "{name} again");
+    }
+}
+
+/// A decoder's plan reads the length of its cache once, not in each layer; what a step changes is read in each.
+#[test]
+fn numbers_are_read_before_loops_that_do_not_write_them() {
+    let changed = "model Test {
+    state keys: f32[4, 8]
+    state past: i32
+    pub fn read(x: f32[8]) -> f32[4, 8] {
+        for i in 0..3 {
+            keys[past] = x + keys[i]
+            past = past + 1
+        }
+        keys
+    }
+}
+";
+    let decoder = include_str!("../cuda/decoder.attn");
+    for (source, expected) in [(decoder, (0, 2)), (changed, (1, 0))] {
+        let module = lowered("test.attn", source);
+        let made = until(&module, &Machine::from(GpuArch::Sm80), "share-slots");
+        let plan = made.plans.iter().find(|p| p.name == "read").expect("a plan");
+        let inside: std::collections::BTreeSet<_> =
+            plan.body.cfg().loops().into_iter().flat_map(|l| l.blocks).collect();
+        let reads = plan.body.insts().filter(|(_, _, d)| d.op.info().name == "load_scalar");
+        let (within, before): (Vec<_>, Vec<_>) = reads.partition(|(block, ..)| inside.contains(block));
+        assert_eq!((within.len(), before.len()), expected, "{}", text::print(&made));
     }
 }

@@ -54,6 +54,7 @@ steps! {
     "size-tiles", false, gpu::run_size_tiles, "tiles with work for all threads and multiprocessors";
     "read-in-place", true, windows::run, "matmul operands that need no copy in scratch";
     "choose-modes", false, modes::run, "the order in which each matmul adds its products";
+    "hoist-reads", false, gpu::reads::run, "numbers that plans read, once before loops";
     "share-slots", false, run_share_slots, "slots of plans with disjoint live ranges as one";
     "place", true, place::run, "operations grouped into loop nests, tiles in registers or scratch";
     "fuse-loops", false, gpu::persistent::run, "loops of plans with small launches as one kernel each";

@@ -444,12 +444,36 @@ impl Code<'_> {
         } else {
             self.make("e", f32, MUL, &[word(x), float(NEGATED)])
         };
+        let gate = self.logistic(exponent);
+        if op == UnaryOp::Sigmoid { gate } else { self.make(name, f32, MUL, &[word(x), word(gate)]) }
+    }
+
+    /// `1 / (1 + 2^e)`
+    fn logistic(&mut self, exponent: Reg) -> Reg {
         let power = self.power("power", exponent);
         let add = P::AddFloat { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, ty: W::F32 };
-        let sum = self.make("sum", f32, add, &[word(power), float(1.0)]);
-        let made = if op == UnaryOp::Sigmoid { name } else { "gate" };
-        let gate = self.make(made, f32, P::RcpApprox { ftz: Ftz::Flush }, &[word(sum)]);
-        if op == UnaryOp::Sigmoid { gate } else { self.make(name, f32, MUL, &[word(x), word(gate)]) }
+        let sum = self.make("sum", RegType::F32, add, &[word(power), float(1.0)]);
+        self.make("gate", RegType::F32, P::RcpApprox { ftz: Ftz::Flush }, &[word(sum)])
+    }
+
+    /// `tanh(x)` as `1 - 2 / (1 + e^2|x|)` with the sign of `x`; for `|x| < 1/4` as its series up to
+    /// `x^7`, whose rest is less than `2^-21` of the result.
+    fn tanh(&mut self, name: &str, x: Reg) -> Reg {
+        let (f32, ty) = (RegType::F32, W::F32);
+        let size = self.make("size", f32, P::AbsFloat { ftz: Ftz::Keep, ty }, &[word(x)]);
+        let exponent = self.make("e", f32, MUL, &[word(size), float(2.0 * std::f32::consts::LOG2_E)]);
+        let gate = self.logistic(exponent);
+        let far = self.make("far", f32, FMA, &[word(gate), float(-2.0), float(1.0)]);
+        let square = self.make("square", f32, MUL, &[word(x), word(x)]);
+        let series = self.make("series", f32, FMA, &[word(square), float(-17.0 / 315.0), float(2.0 / 15.0)]);
+        let series = self.make("series", f32, FMA, &[word(series), word(square), float(-1.0 / 3.0)]);
+        let cube = self.make("cube", f32, MUL, &[word(square), word(size)]);
+        let near = self.make("near", f32, FMA, &[word(series), word(cube), word(size)]);
+        let less = P::SetP { compare: Compare::Lt, ftz: Ftz::Keep, ty };
+        let is_near = self.make("is_near", RegType::Pred, less, &[word(size), float(0.25)]);
+        let chosen = self.make("chosen", f32, P::SelP { ty }, &[word(near), word(far), word(is_near)]);
+        // PTX takes the sign's operand first.
+        self.make(name, f32, P::CopySign { ty }, &[word(x), word(chosen)])
     }
 
     /// `start` plus the index along an axis.
@@ -504,6 +528,9 @@ impl Code<'_> {
             }
             Op::Unary(op @ (UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::GeluTanh)) if from == Elem::F32 => {
                 return Ok(self.gate(name, *op, *x.first().ok_or("no operand")?));
+            }
+            Op::Unary(UnaryOp::Tanh) if from == Elem::F32 => {
+                return Ok(self.tanh(name, *x.first().ok_or("no operand")?));
             }
             Op::Unary(op) => self.e.unary(name, *op, &at(0, from)?)?,
             Op::Binary(op) => self.e.binary(name, *op, &at(0, from)?, &at(1, from)?)?,

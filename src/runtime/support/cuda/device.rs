@@ -10,7 +10,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use super::driver::{Code, Context, Driver, attribute, code};
-use super::memory::SpareMemory;
+use super::spare::SpareMemory;
 use crate::error::{Error, Result, Status, fail};
 
 /// A device that is in use.

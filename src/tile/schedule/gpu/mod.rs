@@ -42,6 +42,7 @@ mod one_each;
 mod parts;
 pub(super) mod persistent;
 pub(super) mod ranks;
+pub(super) mod reads;
 pub(super) mod scans;
 mod tiles;
 mod transposes;

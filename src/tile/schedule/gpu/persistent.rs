@@ -247,7 +247,7 @@ fn again(body: &mut Body, at: Block, i: Inst) -> Option<Value> {
 
 /// The memory that a buffer of a plan refers to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Memory {
+pub(super) enum Memory {
     Argument(u32),
     Result(u32),
     Slot(u32),
@@ -257,7 +257,7 @@ enum Memory {
 }
 
 /// The memory of a buffer; `None` for taps.
-fn memory(body: &Body, buffer: Value) -> Option<Memory> {
+pub(super) fn memory(body: &Body, buffer: Value) -> Option<Memory> {
     let root = View::trace(body, buffer)?.root;
     match &body.def_inst(root)?.op {
         Op::Plan(PlanOp::Arg(n)) => Some(Memory::Argument(*n)),
