@@ -7,8 +7,8 @@
 //! elements that other threads write.
 //!
 //! A running sum is serial as written: each sum needs the one before. But the sum of a chunk does
-//! not depend on other chunks: so first all chunks are summed, then the few sums of chunks are added
-//! up, then each chunk starts from the sum of the chunks before it:
+//! not depend on other chunks. So first all chunks are summed, then the few sums of chunks are
+//! added up, and each chunk starts from the sum of the chunks before it:
 //!
 //! ```text
 //! fn f(x: f32[1000]) -> f32[1000] { cumsum(x) }
