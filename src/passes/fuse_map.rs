@@ -63,8 +63,9 @@ fn map(scene: &Scene, root: Inst) -> Vec<Inst> {
     if !scene.is_elementwise(root) {
         return Vec::new();
     }
-    let members =
-        scene.grow_up(root, |scene, i| scene.is_elementwise(i) && scene.result(i).is_some_and(|t| t.shape == shape));
+    let members = scene.grow_up(root, |scene, i| {
+        scene.is_elementwise(i) && scene.result(i).is_some_and(|t| t.shape == shape) || scene.is_cast_to(i, &shape)
+    });
     let counts = members.iter().flat_map(|i| &f.inst(*i).operands).any(|v| {
         f.definition(*v).is_some_and(|(_, d)| matches!(d.op, Op::Iota { .. } | Op::Causal) && f.tensor(*v).is_some())
     });

@@ -34,7 +34,7 @@
 //!   (`canonicalise-reduce`).
 //! * `shape`: all reduce rows of the same shape `[.., N]`; elementwise operations are on `[.., N]`,
 //!   or on `[.., 1]`, one number per row. Smaller values stay outside and are broadcast as
-//!   operands.
+//!   operands, except their casts, which cost nothing at a load.
 //! * `uses`: one result leaves the region; all others are used only inside.
 //! * All are in one block; at most 48 operations and 16 operands (`size`).
 //!
@@ -93,6 +93,11 @@ impl Space {
         last.as_const() == Some(1) || self.length.as_ref() == Some(last)
     }
 
+    /// The shape of whole rows, once their length is known.
+    fn whole(&self) -> Option<Vec<Dim>> {
+        Some(self.lead.iter().chain(&self.length).cloned().collect()).filter(|_| self.length.is_some())
+    }
+
     fn learn(&mut self, length: &Dim) -> bool {
         match &self.length {
             Some(n) => n == length,
@@ -132,7 +137,8 @@ fn joins(scene: &Scene, i: Inst, space: &mut Space) -> bool {
             let last_axis = axes.as_slice() == [x.rank() - 1];
             last_axis && *kind != ReduceKind::ArgMax && lead == space.lead.as_slice() && space.learn(n)
         }
-        _ => scene.is_elementwise(i) && scene.result(i).is_some_and(|t| space.admits(&t.shape)),
+        _ if scene.is_elementwise(i) && scene.result(i).is_some_and(|t| space.admits(&t.shape)) => true,
+        _ => space.whole().is_some_and(|shape| scene.is_cast_to(i, &shape)),
     }
 }
 

@@ -11,7 +11,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::rewrite::Uses;
 use crate::ir::{Block, Class, Function, FusionKind, Inst, Loc, Op, Terminator, Type, Use, Value};
-use crate::shape::{Dim, TensorType};
+use crate::shape::{Dim, TensorType, broadcast};
 
 /// The maximum number of operations in a region: beyond it, a kernel has more intermediate results
 /// than a processor has registers.
@@ -95,6 +95,13 @@ impl<'a> Scene<'a> {
         d.op.info().class == Class::Elementwise
             && self.result(i).is_some()
             && d.operands.iter().all(|v| self.f.tensor(*v).is_some())
+    }
+
+    /// Is it a cast of a smaller value that is broadcast to `shape`, such as a norm's weight? It
+    /// costs nothing where the value is loaded, so it need not be a kernel of its own.
+    pub(super) fn is_cast_to(&self, i: Inst, shape: &[Dim]) -> bool {
+        matches!(self.f.inst(i).op, Op::Cast { .. })
+            && self.result(i).is_some_and(|t| broadcast(&t.shape, shape).is_ok_and(|all| all == shape))
     }
 
     /// Is every use of the instruction's result an operand of a member?

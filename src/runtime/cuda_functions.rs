@@ -82,6 +82,7 @@ functions! {
     release_context = c"cuDevicePrimaryCtxRelease_v2": fn(i32);
     push_context = c"cuCtxPushCurrent_v2": fn(Context);
     pop_context = c"cuCtxPopCurrent_v2": fn(*mut Context);
+    wait_for_context = c"cuCtxSynchronize": fn();
     load_module = c"cuModuleLoadDataEx": fn(*mut Module, *const c_void, u32, *const i32, *const *mut c_void);
     unload_module = c"cuModuleUnload": fn(Module);
     function = c"cuModuleGetFunction": fn(*mut Function, Module, *const c_char);

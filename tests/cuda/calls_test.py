@@ -158,14 +158,22 @@ get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 taken = small._Managed.from_address(get(capsule, b"dltensor")).tensor
 assert (taken.device_type, taken.shape[:3]) == (2, [2, 3, 4])
 fails(BufferError, "taken", again.__dlpack__)
+# The memory of a released result is kept for the next one of its size.
 live = driver.attnc_standin_live()
 del capsule
-assert driver.attnc_standin_live() == live - 1
+assert driver.attnc_standin_live() == live
 third = model.affine(given)
-live = driver.attnc_standin_live()
+assert driver.attnc_standin_live() == live
 del third
 gc.collect()
-assert driver.attnc_standin_live() == live - 1
+assert driver.attnc_standin_live() == live
+# At most four are kept, the latest ones.
+several = [model.affine(given) for _ in range(7)]
+np.testing.assert_allclose(several[6].numpy(), several[0].numpy())
+assert driver.attnc_standin_live() == live + 6
+del several
+gc.collect()
+assert driver.attnc_standin_live() == live + 3
 
 
 

@@ -91,16 +91,20 @@ const ACCESSES: &[(&str, i64, [usize; 4], [usize; 4])] = &[
     ("to_columns", 0, [0, 32, 0, 0], [0, 0, 128, 0]),
 ];
 
+/// The kernel with the largest tiles, which two consumers compute; calls with few rows have another.
+fn of_many_rows(text: &str) -> &str {
+    let mut kernels = text.split(".visible .entry").skip(1);
+    kernels.find(|k| k.contains("wgmma.mma_async.sync.aligned.m64n256k16")).unwrap_or_else(|| panic!("{text}"))
+}
+
 #[test]
 fn neighbours_are_accessed_together_where_they_are_aligned() {
     for (name, cols, reads, writes) in ACCESSES {
         let all = if *cols == 0 { places() } else { programs([64, *cols]) };
         let program = all.iter().find(|p| p.name == *name).expect("a program");
         let tiles = for_gpu(&program.source, GpuArch::Sm90a).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let (module, infos) = compile(&tiles, GpuArch::Sm90a).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let text = print(&module);
-        // Two consumers, whose tiles are the largest.
-        assert!(infos.len() == 1 && text.contains("wgmma.mma_async.sync.aligned.m64n256k16"), "{name}:\n{text}");
+        let (module, _) = compile(&tiles, GpuArch::Sm90a).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let text = of_many_rows(&print(&module)).to_string();
         let count = |what: &str, types: &[&str]| {
             let is_one = |l: &&str| {
                 let word = l.split_whitespace().find(|w| w.starts_with(what)).unwrap_or_default();
@@ -124,7 +128,7 @@ fn what_is_read_at_a_time_is_bounded() {
         let program = programs([64, 518]).into_iter().find(|p| p.name == name).expect("a program");
         let tiles = for_gpu(&program.source, GpuArch::Sm90a).unwrap_or_else(|e| panic!("{name}: {e}"));
         let (module, _) = compile(&tiles, GpuArch::Sm90a).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let text = print(&module);
+        let text = of_many_rows(&print(&module)).to_string();
         let accesses = text.lines().filter_map(|l| l.split_whitespace().find(|w| w.contains(".global")));
         let accesses: Vec<&str> = accesses.filter(|w| w.starts_with("ld") || w.starts_with("st")).collect();
         let counted: Vec<(&str, usize)> =

@@ -160,7 +160,9 @@ fn many_steps_of_few_columns_are_divided_among_blocks() {
         (case(Elem::BF16, 1, [4096, 72], false, PLAIN), None),
     ] {
         let tiles = Case { rows, ..case }.scheduled(GpuArch::Sm80).expect("a schedule");
-        assert_eq!(parts_of(&tiles), ["matmul.0"], "{case:?}");
+        // If the number is not known, calls with many rows have a kernel of their own.
+        let expected: &[&str] = if rows.is_some() { &["matmul.0"] } else { &["matmul.0", "matmul.1"] };
+        assert_eq!(parts_of(&tiles), expected, "{case:?}");
     }
 }
 

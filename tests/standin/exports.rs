@@ -475,6 +475,12 @@ extern "C" fn cuStreamSynchronize(stream: u64) -> Code {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cuCtxSynchronize() -> Code {
+    let mut s = lock();
+    code(s.ready().and_then(|()| s.finish_all()))
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventCreate(event: *mut u64, _flags: u32) -> Code {
     let mut s = lock();
     if let Err(code) = s.ready() {

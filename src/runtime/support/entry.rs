@@ -377,7 +377,7 @@ impl Owned {
             return Ok(Owned {
                 shape,
                 elem,
-                data: ResultMemory::Device(DeviceBuffer::new(gpu, bytes, "a result")?),
+                data: ResultMemory::Device(DeviceBuffer::for_result(gpu, bytes)?),
                 device,
             });
         }

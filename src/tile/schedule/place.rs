@@ -96,7 +96,7 @@ pub(super) fn place(kernel: &mut Kernel, machine: &Machine) -> Result<(), String
     kernel.state = match machine.processor {
         Processor::Cpu(cpu) => State::Cpu(cpu),
         Processor::Gpu(gpu) => {
-            State::Gpu { arch: gpu.arch, warps: tiled.warps.unwrap_or_else(|| cost::warps(&kernel.body)) }
+            State::Gpu { arch: gpu.arch, warps: tiled.warps.unwrap_or_else(|| cost::warps(kernel, gpu)) }
         }
     };
     Ok(())

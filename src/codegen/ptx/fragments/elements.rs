@@ -178,7 +178,14 @@ impl Code<'_> {
         for i in insts {
             let data = self.body.inst(*i).clone();
             if matches!(data.op, Op::Store { .. }) {
-                stores.push(self.storing(&data)?);
+                let mut store = self.storing(&data)?;
+                // The store rounds to its type itself.
+                if let Some(maker) = s.makers.get(&store.value).map(|i| self.body.inst(*i))
+                    && maker.op == (Op::Narrow { elem: store.elem() })
+                {
+                    store.value = *maker.operands.first().ok_or("an operand is missing")?;
+                }
+                stores.push(store);
             }
         }
         let is_dropped = wanted.is_empty() && !stores.is_empty();
@@ -413,6 +420,38 @@ impl Code<'_> {
         self.make(name, RegType::F32, P::Ex2Approx { ftz: Ftz::Flush, ty: W::F32 }, &[word(x)])
     }
 
+    /// `sigmoid(x)`, or a product of `x` and the sigmoid of a polynomial, with `ex2.approx` and
+    /// `rcp.approx`: `1 / (1 + 2^e)`, where `e` is `-log2(e)` times the polynomial. In 9
+    /// instructions at most, because an epilogue has this for each element of a large tile, and
+    /// tens of KiB of straight code are fetched more slowly than they are executed.
+    fn gate(&mut self, name: &str, op: UnaryOp, x: Reg) -> Reg {
+        const NEGATED: f32 = -std::f32::consts::LOG2_E;
+        // 2 sqrt(2 / pi), for `gelu_tanh`: x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
+        const INNER: f32 = 1.595_769_1 * NEGATED;
+        let f32 = RegType::F32;
+        // A gated value is 0 long before this; there, infinity would be multiplied by 0.
+        let x = match op {
+            UnaryOp::Sigmoid => x,
+            _ => {
+                let ty = W::F32;
+                self.make("x", f32, P::MaxFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty }, &[word(x), float(-512.0)])
+            }
+        };
+        let exponent = if op == UnaryOp::GeluTanh {
+            let square = self.make("square", f32, MUL, &[word(x), word(x)]);
+            let factor = self.make("factor", f32, FMA, &[word(square), float(0.044_715 * INNER), float(INNER)]);
+            self.make("e", f32, MUL, &[word(factor), word(x)])
+        } else {
+            self.make("e", f32, MUL, &[word(x), float(NEGATED)])
+        };
+        let power = self.power("power", exponent);
+        let add = P::AddFloat { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, ty: W::F32 };
+        let sum = self.make("sum", f32, add, &[word(power), float(1.0)]);
+        let made = if op == UnaryOp::Sigmoid { name } else { "gate" };
+        let gate = self.make(made, f32, P::RcpApprox { ftz: Ftz::Flush }, &[word(sum)]);
+        if op == UnaryOp::Sigmoid { gate } else { self.make(name, f32, MUL, &[word(x), word(gate)]) }
+    }
+
     /// `start` plus the index along an axis.
     fn counted(&mut self, name: &str, start: Number, axis: usize, t: &TileType, n: usize) -> Result<Reg, String> {
         let share = self.share(t)?;
@@ -462,6 +501,9 @@ impl Code<'_> {
             Op::Unary(UnaryOp::Exp) if from == Elem::F32 => {
                 let x = self.make("x", RegType::F32, MUL, &[at(0, from)?.value, float(std::f32::consts::LOG2_E)]);
                 return Ok(self.power(name, x));
+            }
+            Op::Unary(op @ (UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::GeluTanh)) if from == Elem::F32 => {
+                return Ok(self.gate(name, *op, *x.first().ok_or("no operand")?));
             }
             Op::Unary(op) => self.e.unary(name, *op, &at(0, from)?)?,
             Op::Binary(op) => self.e.binary(name, *op, &at(0, from)?, &at(1, from)?)?,

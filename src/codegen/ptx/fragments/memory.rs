@@ -76,6 +76,13 @@ pub(super) struct Storing {
     ready: Ready,
 }
 
+impl Storing {
+    /// The type in memory.
+    pub(super) fn elem(&self) -> Elem {
+        self.ready.access.elem
+    }
+}
+
 /// Maximum constant index, so that offsets fit an address operand.
 const FARTHEST: i64 = 1 << 30;
 

@@ -10,6 +10,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use super::driver::{Code, Context, Driver, attribute, code};
+use super::memory::SpareMemory;
 use crate::error::{Error, Result, Status, fail};
 
 /// A device that is in use.
@@ -26,6 +27,8 @@ pub(crate) struct Gpu {
     /// Maximum shared memory per block, in bytes.
     pub(crate) most_shared: u64,
     context: Context,
+    /// Memory of released results.
+    pub(super) spare: SpareMemory,
     /// The error code that broke the context, or 0.
     broken: AtomicI32,
 }
@@ -73,8 +76,10 @@ impl Gpu {
         // SAFETY: an out pointer for a context.
         let code = unsafe { (driver.retain_context)(&mut context, device) };
         driver.require(code, "the GPU's context cannot be created")?;
-        let broken = AtomicI32::new(0);
-        Ok(Arc::new(Gpu { driver, device, ordinal, name, capability, multiprocessors, most_shared, context, broken }))
+        let (spare, broken) = (SpareMemory::default(), AtomicI32::new(0));
+        let gpu =
+            Gpu { driver, device, ordinal, name, capability, multiprocessors, most_shared, context, spare, broken };
+        Ok(Arc::new(gpu))
     }
 
     /// Makes the context current on this thread while the guard lives.
@@ -126,6 +131,9 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
+        if let Some(_entered) = self.enter_to_free() {
+            self.spare.clear(self.driver);
+        }
         // SAFETY: it was retained once by this value.
         unsafe { (self.driver.release_context)(self.device) };
     }

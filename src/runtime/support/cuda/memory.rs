@@ -1,11 +1,13 @@
 //! GPU memory and streams, released on drop, in whatever order handles are closed.
 
 use alloc::sync::Arc;
+use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::device::Gpu;
-use super::driver::{self, Address, NON_BLOCKING};
+use super::driver::{self, Address, Driver, NON_BLOCKING, code};
 use crate::error::{Error, Result, Status};
 
 /// Alignment of the pieces of one allocation. Tensor maps and vectors need less.
@@ -24,6 +26,67 @@ pub(crate) struct DeviceBuffer {
     gpu: Arc<Gpu>,
     address: Address,
     size: u64,
+    /// Kept for another result when it is released ([`SpareMemory`])?
+    is_result: bool,
+}
+
+/// Memory of released results, for later results of the same size: the driver takes 70 to 150
+/// microseconds to allocate and free a megabyte or more (H200, driver 580), longer than many a call.
+#[derive(Default)]
+pub(crate) struct SpareMemory {
+    is_locked: AtomicBool,
+    /// The latest first; size 0 where there is none.
+    list: UnsafeCell<[Spare; 4]>,
+}
+
+// SAFETY: the list is only accessed under the lock.
+unsafe impl Sync for SpareMemory {}
+
+/// An allocation.
+#[derive(Clone, Copy, Default)]
+struct Spare {
+    address: Address,
+    size: u64,
+}
+
+/// Larger results are freed: computing them takes far longer.
+const MAX_SPARE: u64 = 128 << 20;
+
+impl SpareMemory {
+    /// Accesses the list, unless another thread does at this moment.
+    fn with<R>(&self, access: impl FnOnce(&mut [Spare; 4]) -> R) -> Option<R> {
+        if self.is_locked.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: this thread has the lock.
+        let result = access(unsafe { &mut *self.list.get() });
+        self.is_locked.store(false, Ordering::Release);
+        Some(result)
+    }
+
+    /// Takes memory of this size, if there is any.
+    fn take(&self, size: u64) -> Option<Address> {
+        let spare = self.with(|list| list.iter_mut().find(|s| s.size == size).map(core::mem::take));
+        spare.flatten().map(|s| s.address)
+    }
+
+    /// Adds memory; returns what must be freed instead.
+    fn add(&self, new: Spare) -> Option<Address> {
+        let replaced = self.with(|list| {
+            list.rotate_right(1);
+            core::mem::replace(&mut list[0], new)
+        });
+        let freed = replaced.unwrap_or(new);
+        (freed.size > 0).then_some(freed.address)
+    }
+
+    /// Frees all of it; the context must be current.
+    pub(crate) fn clear(&self, driver: &Driver) {
+        for spare in self.with(core::mem::take).unwrap_or_default().iter().filter(|s| s.size > 0) {
+            // SAFETY: allocated once and no longer used.
+            unsafe { (driver.free)(spare.address) };
+        }
+    }
 }
 
 impl DeviceBuffer {
@@ -33,14 +96,31 @@ impl DeviceBuffer {
         let mut address = 0;
         let bytes = usize::try_from(size.max(1)).unwrap_or(usize::MAX);
         // SAFETY: an out pointer for an address.
-        let code = unsafe { (gpu.driver.allocate)(&mut address, bytes) };
+        let allocate = |address: &mut Address| unsafe { (gpu.driver.allocate)(address, bytes) };
+        let mut code = allocate(&mut address);
+        if code == code::OUT_OF_MEMORY {
+            gpu.spare.clear(gpu.driver);
+            code = allocate(&mut address);
+        }
         gpu.check(code, what).map_err(|e| match e.status {
             Status::Memory => {
                 Error { status: e.status, text: alloc::format!("the GPU is out of memory: {size} bytes for {what}") }
             }
             _ => e,
         })?;
-        Ok(DeviceBuffer { gpu: gpu.clone(), address, size })
+        Ok(DeviceBuffer { gpu: gpu.clone(), address, size, is_result: false })
+    }
+
+    /// The same for a result that the caller will release, with the memory of an earlier one if
+    /// possible.
+    pub(crate) fn for_result(gpu: &Arc<Gpu>, size: u64) -> Result<DeviceBuffer> {
+        let size = size.max(1);
+        if let Some(address) = gpu.spare.take(size) {
+            return Ok(DeviceBuffer { gpu: gpu.clone(), address, size, is_result: true });
+        }
+        let mut made = DeviceBuffer::new(gpu, size, "a result")?;
+        made.is_result = true;
+        Ok(made)
     }
 
     /// Makes a buffer at least `size` long; its contents are lost. The context must be current.
@@ -63,9 +143,18 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        if let Some(_entered) = self.gpu.enter_to_free() {
+        let Some(_entered) = self.gpu.enter_to_free() else { return };
+        let driver = self.gpu.driver;
+        let mut freed = Some(self.address);
+        // Like freeing, this waits for all work on the GPU: another library may have queued some
+        // that reads the result.
+        // SAFETY: no arguments.
+        if self.is_result && self.size <= MAX_SPARE && unsafe { (driver.wait_for_context)() } == 0 {
+            freed = self.gpu.spare.add(Spare { address: self.address, size: self.size });
+        }
+        if let Some(address) = freed {
             // SAFETY: allocated once and no longer used.
-            unsafe { (self.gpu.driver.free)(self.address) };
+            unsafe { (driver.free)(address) };
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::tile::schedule::plans::{
 use crate::tile::{Block, BufferType, Inst, Kernel, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, Value, View};
 
 /// An operand of one of the launches.
-pub(super) enum Operand {
+pub(in super::super) enum Operand {
     /// An operand of the original launch, by number.
     Own(usize),
     /// A slot, by number.
@@ -25,9 +25,9 @@ pub(super) enum Operand {
 /// In which calls the sequence is launched: in all, or if one dimension is below a constant and
 /// another is at least a constant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct When {
-    pub(super) below: Option<(Dim, i64)>,
-    pub(super) from: Option<(Dim, i64)>,
+pub(in super::super) struct When {
+    pub(in super::super) below: Option<(Dim, i64)>,
+    pub(in super::super) from: Option<(Dim, i64)>,
 }
 
 impl When {
@@ -38,14 +38,14 @@ impl When {
 }
 
 /// The replacement of a kernel.
-pub(super) struct Steps {
+pub(in super::super) struct Steps {
     /// In which calls.
-    pub(super) when: When,
+    pub(in super::super) when: When,
     /// Slots between the kernels.
-    pub(super) slots: Vec<BufferType>,
+    pub(in super::super) slots: Vec<BufferType>,
     /// The kernels with their operands, in launch order; a kernel's name is the prefix of its final
     /// name.
-    pub(super) kernels: Vec<(Kernel, Vec<Operand>)>,
+    pub(in super::super) kernels: Vec<(Kernel, Vec<Operand>)>,
 }
 
 /// The launches that replace one.
@@ -61,7 +61,7 @@ struct Launches {
 ///
 /// # Errors
 /// A launch that is in no block, which is a bug in attnc.
-pub(super) fn replace(
+pub(in super::super) fn replace(
     module: &mut Module,
     mut steps: impl FnMut(&Module, &Kernel) -> Option<Steps>,
 ) -> Result<BTreeSet<String>, String> {
@@ -96,27 +96,27 @@ pub(super) fn replace(
 }
 
 /// The first unused name with this prefix.
-pub(super) fn free_name(kind: &str, taken: &BTreeSet<String>) -> String {
+pub(in super::super) fn free_name(kind: &str, taken: &BTreeSet<String>) -> String {
     let number = (0..).find(|n| !taken.contains(&format!("{kind}.{n}"))).unwrap_or(0);
     format!("{kind}.{number}")
 }
 
 /// The size of a contiguous buffer in bytes.
-pub(super) fn bytes(ty: &BufferType) -> Dim {
+pub(in super::super) fn bytes(ty: &BufferType) -> Dim {
     let size = i64::try_from(ty.elem.size()).unwrap_or(8);
     Dim::product(&ty.shape).mul(&size.into())
 }
 
 /// Can all plans allocate slots of these types at every launch of a kernel? Not if their size
 /// depends on a dimension bound later.
-pub(super) fn have_slots(module: &Module, kernel: &str, slots: &[BufferType]) -> bool {
+pub(in super::super) fn have_slots(module: &Module, kernel: &str, slots: &[BufferType]) -> bool {
     let has = |plan: &Plan, ty: &BufferType| slot_type(plan, &bytes(ty), ty) == *ty;
     let launches = |plan: &&Plan| plan.launched().contains(kernel);
     module.plans.iter().filter(launches).all(|plan| slots.iter().all(|ty| has(plan, ty)))
 }
 
 /// Are inputs and outputs disjoint in every launch of a kernel? Then it may be reordered.
-pub(super) fn writes_elsewhere(module: &Module, kernel: &Kernel) -> bool {
+pub(in super::super) fn writes_elsewhere(module: &Module, kernel: &Kernel) -> bool {
     let is_written = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode != ParamMode::In);
     let (written, read): (Vec<usize>, Vec<usize>) = (0..kernel.params.len()).partition(is_written);
     let in_plan = |plan: &Plan| {

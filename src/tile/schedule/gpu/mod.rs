@@ -32,7 +32,7 @@ pub(super) mod candidates;
 pub(super) mod cost;
 pub(super) mod divided;
 pub(super) mod few_rows;
-mod in_steps;
+pub(super) mod in_steps;
 pub(super) mod limits;
 pub(super) mod long_rows;
 mod one_each;

@@ -59,6 +59,7 @@ mod split;
 use std::collections::BTreeMap;
 
 use super::attention::{Divided, may_be_replaced, remark_on_parts};
+use super::gpu::in_steps::{self, Operand, Steps, When};
 use super::step::{Changed, Log};
 use crate::shape::Elem;
 use crate::tile::alignment::{CHUNK, launches_give, needed};
@@ -71,6 +72,13 @@ pub(super) use remarks::remark_on_use;
 pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let Some(gpu) = machine.gpu() else { return Ok(Changed::new()) };
     let divided = divided(module, &gpu);
+    let mut notes = Vec::new();
+    let mut changed = in_steps::replace(module, |module, k| {
+        let (least, steps) = many_rows(module, k, &gpu, log.options.tf32)?;
+        notes.push((k.name.clone(), format!("calls with at least {least} rows have larger tiles")));
+        Some(steps)
+    })?;
+    notes.iter().for_each(|(kernel, note)| log.note(kernel, note));
     let mut made = Vec::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled && !divided.contains_key(&k.name)) {
         let aligned = |param: &Param| gives(module, k, param, CHUNK);
@@ -79,7 +87,7 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
         let is_aligned = |n: usize| k.params.get(n).is_some_and(&aligned);
         made.extend(new.map(|new| reads_in_pairs(new, &is_aligned)).filter(|new| fits(module, k, new)));
     }
-    let changed: Changed = made.iter().map(|k| k.name.clone()).collect();
+    changed.extend(made.iter().map(|k| k.name.clone()));
     for k in module.kernels.iter().chain(&made) {
         remark_on_use(k).iter().for_each(|form| log.form(&k.name, form));
     }
@@ -99,6 +107,22 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
         }
     }
     Ok(changed)
+}
+
+/// The kernel with large tiles for calls with many rows of a matmul, beside the one with small
+/// tiles, and the minimum of rows.
+fn many_rows(module: &Module, kernel: &Kernel, gpu: &Gpu, tf32: bool) -> Option<(i64, Steps)> {
+    if kernel.state != State::Unscheduled {
+        return None;
+    }
+    let aligned = |param: &Param| gives(module, kernel, param, CHUNK);
+    let (rows, least, new) = products::many_rows(kernel, gpu, tf32, &aligned)?;
+    let mut new = reads_in_pairs(new, &|n| kernel.params.get(n).is_some_and(&aligned));
+    new.name = "matmul".to_string();
+    new.find_symbols();
+    let operands = (0..kernel.params.len()).map(Operand::Own).collect();
+    let when = When { from: Some((rows, least)), ..When::default() };
+    fits(module, kernel, &new).then(|| (least, Steps { when, slots: Vec::new(), kernels: vec![(new, operands)] }))
 }
 
 /// The replacements of attentions with separate kernels for calls with few queries, by the names of

@@ -93,15 +93,30 @@ pub(super) struct TilePosition {
     pub(super) right: Value,
 }
 
-/// The tensor core variant of a matmul. `tf32`: `f32` operands may be rounded to that.
+/// The tensor core variant of a matmul, with small tiles if its number of rows is only known at run
+/// time ([`many_rows`]). `tf32`: `f32` operands may be rounded to that.
 pub(super) fn kernel(kernel: &Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
-    let parts = MatmulTiles::find(kernel, gpu, tf32, aligned)?;
-    match gpu.arch {
-        // `wgmma` would truncate `f32`, and does not support a right operand whose k axis is along
-        // its rows.
-        GpuArch::Sm90a if parts.left.elem != Elem::F32 => parts.with_rings(gpu),
-        GpuArch::Sm80 | GpuArch::Sm90a => parts.with_copies(gpu),
+    MatmulTiles::find(kernel, gpu, tf32, aligned, false)?.kernel(gpu)
+}
+
+/// The variant with large tiles of a matmul whose number of rows is only known at run time: that
+/// dimension, its minimum for this variant, and the kernel. `None` if there is a single tile for
+/// all numbers of rows.
+pub(super) fn many_rows(
+    kernel: &Kernel,
+    gpu: &Gpu,
+    tf32: bool,
+    aligned: &dyn Fn(&Param) -> bool,
+) -> Option<(Dim, i64, Kernel)> {
+    let [few, many] = [false, true].map(|many| MatmulTiles::find(kernel, gpu, tf32, aligned, many));
+    let (few, many) = (few?, many?);
+    if few.tile == many.tile {
+        return None;
     }
+    let shape: Vec<Dim> = kernel.grid.iter().map(|g| g.extent.clone()).collect();
+    let (points, [rows, cols]) = shape.split_last_chunk::<2>()?;
+    let least = gpu.least_rows(&many.tile, points, cols);
+    Some((rows.clone(), least, many.kernel(gpu)?))
 }
 
 /// The variants of a matmul with quantised weights: a kernel for each minimum number of rows, in
@@ -129,7 +144,14 @@ pub(in super::super) fn unpacked_rows(arch: GpuArch) -> Option<i64> {
 }
 
 impl<'a> MatmulTiles<'a> {
-    fn find(kernel: &'a Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(&Param) -> bool) -> Option<MatmulTiles<'a>> {
+    /// `many`: a number of rows that is only known at run time is assumed to be large, else small.
+    fn find(
+        kernel: &'a Kernel,
+        gpu: &Gpu,
+        tf32: bool,
+        aligned: &dyn Fn(&Param) -> bool,
+        many: bool,
+    ) -> Option<MatmulTiles<'a>> {
         let product = MatmulParts::find(kernel)?;
         let [a, b] = product.operands(kernel)?;
         let is_half = matches!(a.elem, Elem::BF16 | Elem::F16);
@@ -158,13 +180,23 @@ impl<'a> MatmulTiles<'a> {
         let loads = loads(kernel);
         let bytes = i64::try_from(a.elem.size()).ok()?;
         let sizes = if is_half { *gpu } else { Gpu::for_arch(GpuArch::Sm80) };
-        let tile = sizes.product(points, [rows, cols], bytes, loads > 2);
+        let assumed = Dim::from(rows.as_const().unwrap_or(if many { i64::MAX } else { 1 }));
+        let tile = sizes.product(points, [&assumed, cols], bytes, loads > 2);
         let left = SharedTile { elem: a.elem, rows: tile.rows, cols: tile.steps };
         let right = match right_k {
             KAxis::Cols => SharedTile { elem: a.elem, rows: tile.cols, cols: tile.steps },
             KAxis::Rows => SharedTile { elem: a.elem, rows: tile.steps, cols: tile.cols },
         };
         Some(MatmulTiles { kernel, product, tile, steps, left, right, right_k, integers: None })
+    }
+
+    fn kernel(&self, gpu: &Gpu) -> Option<Kernel> {
+        match gpu.arch {
+            // `wgmma` would truncate `f32`, and does not support a right operand whose k axis is
+            // along its rows.
+            GpuArch::Sm90a if self.left.elem != Elem::F32 => self.with_rings(gpu),
+            GpuArch::Sm80 | GpuArch::Sm90a => self.with_copies(gpu),
+        }
     }
 
     /// The same for a matmul with quantised weights and this number of rows.

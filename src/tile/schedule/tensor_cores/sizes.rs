@@ -11,8 +11,10 @@
 //! * **Bytes.** A block reads `(rows + cols) K` elements for `rows cols K` multiply-adds, so the
 //!   largest tile is best, as long as
 //! * **Waves.** there are blocks for all multiprocessors: smaller tiles are chosen if larger ones
-//!   leave more than half of the multiprocessors without a block. An extent that is not a constant
-//!   is assumed to be large.
+//!   leave more than half of the multiprocessors without a block. If the number of rows is only
+//!   known at run time, there is a kernel with the smallest tile and one with the largest, and each
+//!   call chooses ([`Gpu::least_rows`]); any other extent that is not a constant is assumed to be
+//!   large.
 //! * **Order.** Concurrent blocks should read the same rows and columns: on Hopper they go through
 //!   the tiles in groups of rows ([`Gpu::group`]), so that their operands fit the L2 cache.
 //!   (For `mma.sync` tiles stay in grid order, from which it follows that they are in bounds, and
@@ -76,6 +78,14 @@ impl Gpu {
         // Space for the barriers of rings.
         let room = self.shared - 1024;
         ProductTile { rows, cols, steps, warps, stages: (room / stage).clamp(2, MAX_STAGES) }
+    }
+
+    /// The number of rows from which on a tile leaves at most half of the multiprocessors without a
+    /// block.
+    pub(super) fn least_rows(&self, tile: &ProductTile, points: &[Dim], cols: &Dim) -> i64 {
+        let each = count(points).saturating_mul(parts_of(cols.as_const().unwrap_or(UNKNOWN).max(1), tile.cols));
+        let tiles = parts_of(self.processors, each.saturating_mul(2));
+        (tiles - 1) * tile.rows + 1
     }
 
     /// The same for a matmul by integers of this width, computed with `mma.sync`: few rows get
