@@ -24,6 +24,7 @@ mod load;
 mod nvidia;
 mod observed;
 mod ops;
+mod opt;
 mod outputs;
 mod passes;
 mod record;
@@ -45,7 +46,8 @@ pub use import::import;
 pub use list::{completions, list};
 use observed::Observed;
 pub use ops::ops;
-pub use passes::{broken_pass, opt, pass_options};
+pub use opt::opt;
+pub use passes::{broken_pass, pass_options};
 pub use reference::{explain, reference};
 pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
 

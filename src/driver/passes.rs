@@ -1,86 +1,16 @@
-//! Passes and steps of the schedule on the command line: options, dumps, and reports of broken
-//! passes.
+//! Passes on the command line: options, and reports of broken passes.
 //!
-//! In: the options of `compile` and `opt`. Out: options for [`crate::passes`], and transformed IR.
+//! In: the options of `compile` and `opt`. Out: options for [`crate::passes`].
 //! A pass that breaks the module is a bug in attnc: the IR before it is saved, with the command
 //! that reproduces it.
 
-use super::cuda::arch;
-use super::dumps::Dumps;
-use super::levels::Levels;
-use super::outputs::{Source, agrees};
-use super::session::{CommandError, Session, command_line_error, message, tell};
-use super::stages::tile_text;
-use super::variants::{no_code, remark_lines};
-use crate::cli::{EmitKind, FloatMode, OptOptions, PassOptions, PrintChanged, Target, TargetOptions};
+use super::session::{CommandError, command_line_error, message};
+use crate::cli::{FloatMode, PassOptions, PrintChanged, TargetOptions};
 use crate::diagnostics::Severity;
 use crate::files;
-use crate::passes::{
-    self, Float, Level, OptError, Options, PassError, Select, Watch, find_pass, optimise_text, parse_pass_list,
-};
-use crate::source::FileId;
-use crate::tile::{self, Machine, find_step};
-use std::path::{Path, PathBuf};
-
-/// `attnc opt FILE`: reads graph IR or tile IR, runs passes or steps of the schedule over it, and
-/// writes it again.
-pub fn opt(options: &OptOptions) -> Result<(), CommandError> {
-    let mut session = Session::new(&options.messages);
-    let result = opt_in(&mut session, options);
-    session.finish(result)
-}
-
-fn opt_in(session: &mut Session, options: &OptOptions) -> Result<(), CommandError> {
-    let pass_options = pass_options(&options.target, &options.passes)?;
-    let stdout = PathBuf::from("-");
-    let output = options.output.as_ref().unwrap_or(&stdout);
-    let file = session.read(&options.file)?;
-    let text = session.text(file);
-    let is_tile = matches!(Source::detect(&options.file, &text), Source::Tile);
-    let kind = if is_tile { EmitKind::Tile } else { EmitKind::Ir };
-    agrees(kind, output, "-o ").map_err(|message| command_line_error(&message))?;
-    session.claim(output)?;
-    if is_tile {
-        let text = opt_tiles(session, options, file, &pass_options.watch)?;
-        return session.write(output, text.as_bytes());
-    }
-    let list = options.pipeline.as_ref().map(|names| parse_pass_list(&names.join(",")));
-    let list = list.transpose().map_err(|message| command_line_error(&message))?;
-    let mut dumps = Dumps::new(&options.passes);
-    let made = optimise_text(&text, file, list.as_deref(), &pass_options, &mut dumps);
-    dumps.finish(session)?;
-    match made {
-        Ok((text, _)) => session.write(output, text.as_bytes()),
-        Err(OptError::Text(diagnostics)) => {
-            session.diagnostics.append(diagnostics);
-            Err(CommandError::Program)
-        }
-        Err(OptError::Pass(error)) => Err(broken_pass(&error)),
-    }
-}
-
-/// The text of a tile IR module after steps of the schedule.
-fn opt_tiles(session: &mut Session, options: &OptOptions, file: FileId, watch: &Watch) -> Result<String, CommandError> {
-    let levels = Levels::from_options(&options.target);
-    let machine = match options.target.is_for(Target::Cuda) {
-        true => Machine::from(arch(options.target.gpu)),
-        false => Machine::from(levels.shown),
-    };
-    let steps = options.pipeline.as_ref().map(|names| tile::steps_named(names, &machine));
-    let steps = steps.transpose().map_err(|message| command_line_error(&message))?;
-    let tiles = tile_text(session, file)?;
-    let (schedule, mut dumps) = (levels.gpu_options(), Dumps::new(&options.passes));
-    let made = match steps {
-        Some(steps) => tile::run_steps(&tiles, &machine, &steps, &schedule, watch, &mut dumps),
-        None => tile::schedule_for(&tiles, &machine, &schedule, watch, &mut dumps),
-    };
-    dumps.finish(session)?;
-    let (made, remarks) = made.map_err(|error| no_code(session, &error.to_string()))?;
-    if options.passes.remarks {
-        tell(&remark_lines(&tiles, &remarks));
-    }
-    Ok(tile::text::print(&made))
-}
+use crate::passes::{self, Float, Level, Options, PassError, Select, Watch, find_pass};
+use crate::tile::find_step;
+use std::path::Path;
 
 /// The options of the passes; an unknown pass is an error in the command line.
 pub fn pass_options(target: &TargetOptions, options: &PassOptions) -> Result<Options, CommandError> {

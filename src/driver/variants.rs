@@ -58,8 +58,8 @@ impl Failure {
     }
 }
 
-/// Schedules kernels for a GPU architecture; also returns the remarks, as lines. `is_text`: they were
-/// given by the user as tile IR.
+/// Schedules kernels for a GPU architecture; also returns the remarks, as lines. `is_text`: the
+/// kernels were given by the user as tile IR.
 pub(super) fn scheduled(
     s: &mut Session,
     tiles: &VerifiedModule,

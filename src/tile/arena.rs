@@ -15,9 +15,7 @@
 //! fn f(x: f32[S, 64], w: f32[64, 64]) -> f32[S, 64] { x @ w @ w @ w @ w }
 //! ...
 //! plan @f symbols(S) slots(256*S, 256*S, 256*S) {
-//! ...
 //! ->
-//! ...
 //! plan @f symbols(S) slots(256*S, 256*S) {
 //! ...
 //!   %2 = slot 0 : buf f32[S, 64]
@@ -26,7 +24,6 @@
 //!   launch @matmul.0(%2, %1, %3)
 //!   %4 = slot 0 : buf f32[S, 64]
 //!   launch @matmul.0(%3, %1, %4)
-//! ...
 //! ```
 //!
 //! The third matmul may overwrite the result of the first, which the second has read.

@@ -18,25 +18,12 @@
 //! w: f32[64, 64]
 //! fn f(x: f32[S, 64]) -> f32[S, 64] { x @ w }
 //! ...
-//!   %15 = load %1[%13, %10], rows=0, cols=1 : tile f32[64, 64]
-//! ...
 //!   %1 = param "w" : buf f32[64, 64]
-//!   %2 = out 0 : buf f32[S, 64]
-//!   launch @matmul.0(%0, %1, %2)
-//! ...
 //! ->
-//! ...
-//!   %16 = load %1[%4, %14, %14], rows=1, cols=2 : tile f32[64, 32]
-//! ...
 //!   %2 = packed 0 : buf f32[2, 64, 32]
 //!   launch @matmul.0(%0, %2, %1)
 //! ...
-//! plan @weights prepare {
-//! ...
-//!   %0 = packed 0 : buf f32[2, 64, 32]
-//!   %1 = param "w" : buf f32[64, 64]
 //!   launch @pack.0(%1, %0)
-//! ...
 //! ```
 //!
 //! A matmul with concatenated parameters is split by columns, if a parameter does not end at a
@@ -65,7 +52,7 @@ use super::plans::{
     Choice, LaunchPosition, Variant, buffer, choose_by_count, in_entry, new_slot, put_back, slot_type, value_before,
 };
 use super::products::{LEAST_ROWS, MatmulParts, tile_rows};
-use super::step::{Changed, Log};
+use super::step::{Changed, Log, Replacements};
 use super::tensor_cores;
 use super::unpack::unpack;
 use crate::cfg::Loop;
@@ -80,39 +67,29 @@ use crate::tile::{
 
 /// Chooses and packs panels. A GPU has panels only for weights in a narrower format.
 pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
-    match machine.reads_in_place && log.options.weights.format == WeightFormat::F32 {
-        true => Ok(Changed::new()),
-        false => {
-            let Chosen { changed, made, .. } = choose(module, machine, &log.options.weights)?;
-            log.replaced(&made);
-            for kernel in &module.kernels {
-                tensor_cores::remark_on_use(kernel).iter().for_each(|form| log.form(&kernel.name, form));
-            }
-            Ok(changed)
-        }
+    if machine.reads_in_place && log.options.weights.format == WeightFormat::F32 {
+        return Ok(Changed::new());
     }
-}
-
-/// The panels that were chosen.
-pub(super) struct Chosen {
-    pub(super) packing: Packing,
-    /// The names of the changed kernels.
-    changed: Changed,
-    /// The names of the kernels made from each kernel, in order.
-    made: BTreeMap<String, Vec<String>>,
+    let (_, changed, made) = choose(module, machine, &log.options.weights)?;
+    log.replaced(&made);
+    Ok(changed)
 }
 
 /// Chooses and packs panels.
 ///
 /// # Errors
 /// A kernel that the verifier rejects, which is a bug in attnc.
-pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightChoice) -> Result<Chosen, String> {
+pub(super) fn choose(
+    module: &mut Module,
+    machine: &Machine,
+    weights: &WeightChoice,
+) -> Result<(Packing, Changed, Replacements), String> {
     let products: BTreeMap<String, MatmulParts> =
         module.kernels.iter().filter_map(|k| Some((k.name.clone(), MatmulParts::find(k)?))).collect();
     let joined = joined::find(module);
     let mut packing = Packing::new(machine.panel, !machine.reads_in_place, weights.clone());
     if products.is_empty() {
-        return Ok(Chosen { packing, changed: Changed::new(), made: BTreeMap::new() });
+        return Ok((packing, Changed::new(), Replacements::new()));
     }
     let old = std::mem::take(&mut module.kernels);
     let launched: BTreeSet<String> = module.plans.iter().flat_map(|p| p.reached(&old)).map(str::to_string).collect();
@@ -127,14 +104,12 @@ pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightCho
         New { machine, params: &module.params, old: &old, products: &products, joined, made: BTreeMap::new() };
     let mut kernels = Kernels::beside(taken);
     for plan in module.plans.iter_mut().filter(|p| p.variant != PlanVariant::Prepare) {
-        let (packed, placed) = (BTreeMap::new(), BTreeSet::new());
+        let (packed, placed, added) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let (new, kernels, packing) = (&mut new, &mut kernels, &mut packing);
         let loops = plan.body.cfg().loops();
-        let added = BTreeSet::new();
         let mut walk = Walk { new, kernels, packing, packed, placed, added, plan, loops, choices: Vec::new() };
         walk.run()?;
-        let choices = walk.choices;
-        for choice in choices {
+        for choice in walk.choices {
             choose_by_count(plan, choice)?;
         }
         simplify(&mut plan.body);
@@ -171,7 +146,7 @@ pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightCho
     kernels.list.iter().for_each(|k| drop(ordered.keep(k)));
     changed.extend(kernels.list.into_iter().map(|k| k.name));
     module.kernels = ordered.list;
-    Ok(Chosen { packing, changed, made })
+    Ok((packing, changed, made))
 }
 
 /// State shared by all plans of a module.
@@ -183,7 +158,7 @@ struct New<'a> {
     /// Contents of the packed area; `None` if they are not recognised, and stay unchanged.
     joined: Option<Vec<Joined>>,
     /// The names of the kernels made from each kernel, in order.
-    made: BTreeMap<String, Vec<String>>,
+    made: Replacements,
 }
 
 /// The GPU architecture, if its tensor cores support integer weights in a matmul with these numbers

@@ -22,7 +22,7 @@ pub struct ScheduleOptions {
     pub tf32: bool,
 }
 
-/// What the steps decided about a kernel or a loop of the unscheduled module.
+/// The decisions of the steps about a kernel or a loop of the unscheduled module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
     /// Its source location.
@@ -30,6 +30,9 @@ pub struct Remark {
     /// The kernel or loop, the machine, and the decisions, the last one first.
     pub text: String,
 }
+
+/// For the name of a kernel, the names of the kernels that compute the same from now on.
+pub(super) type Replacements = BTreeMap<String, Vec<String>>;
 
 /// Context of a step: options, and the remarks so far.
 pub(super) struct Log<'a> {
@@ -65,23 +68,23 @@ impl<'a> Log<'a> {
         Log { options, machine: machine.name(), kernels: kernels.collect(), loops: Vec::new() }
     }
 
-    fn of(&mut self, kernel: &str) -> impl Iterator<Item = &mut KernelRemarks> {
+    fn entries(&mut self, kernel: &str) -> impl Iterator<Item = &mut KernelRemarks> {
         self.kernels.iter_mut().filter(move |k| k.now.iter().any(|name| name == kernel))
     }
 
     /// Remarks how a kernel is computed, unless that was decided before.
     pub(super) fn form(&mut self, kernel: &str, form: &str) {
-        self.of(kernel).for_each(|k| _ = k.form.get_or_insert_with(|| form.to_string()));
+        self.entries(kernel).for_each(|k| _ = k.form.get_or_insert_with(|| form.to_string()));
     }
 
     /// Was it decided how a kernel is computed?
     pub(super) fn has_form(&mut self, kernel: &str) -> bool {
-        self.of(kernel).any(|k| k.form.is_some())
+        self.entries(kernel).any(|k| k.form.is_some())
     }
 
     /// Remarks on another decision about a kernel.
     pub(super) fn note(&mut self, kernel: &str, note: &str) {
-        self.of(kernel).for_each(|k| k.notes.push(note.to_string()));
+        self.entries(kernel).for_each(|k| k.notes.push(note.to_string()));
     }
 
     /// Remarks on a loop of a plan.
@@ -90,8 +93,8 @@ impl<'a> Log<'a> {
         self.loops.push(Remark { loc, text });
     }
 
-    /// Follows kernels to those that compute the same from now on.
-    pub(super) fn replaced(&mut self, names: &BTreeMap<String, Vec<String>>) {
+    /// Follows kernels to their replacements.
+    pub(super) fn replaced(&mut self, names: &Replacements) {
         for k in &mut self.kernels {
             let old = std::mem::take(&mut k.now);
             k.now = old.into_iter().flat_map(|name| names.get(&name).cloned().unwrap_or_else(|| vec![name])).collect();

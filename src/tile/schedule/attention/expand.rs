@@ -3,10 +3,10 @@
 //! In: a module with unscheduled attentions. Out: the same with the kernels of `variants` and, on
 //! tensor cores, of `tensor_cores`. It must not know how these are written.
 //!
-//! A graph has one operation for attention, and lowering one kernel, which goes through the keys one
-//! by one. How many queries a tile should have, in which order keys are read, and whether a call with
-//! few queries needs another kernel depend on the machine; only here is that decided. The launches are
-//! replaced too, by a branch if the number of queries is only known in a call:
+//! A graph has one operation for attention, and lowering one kernel, which goes through the keys
+//! one by one. How many queries a tile should have, in which order keys are read, and whether calls
+//! with few queries need another kernel depends on the machine, so it is decided here. The launches
+//! are replaced too, by a branch if the number of queries is only known in a call:
 //!
 //! ```text
 //! fn f(q: f32[S, 64], k: f32[T, 64], v: f32[T, 64]) -> f32[S, 64] { softmax(q @ k.T / 8) @ v }
@@ -14,9 +14,7 @@
 //!   %27 = dot %13, %26, %25 : tile f32[%10<=64, 1]
 //! ...
 //!   launch @attention.0(%0, %1, %2, %3)
-//! ...
 //! ->
-//! ...
 //!   %34 = dot %33, %17, %32 : tile f32[%31<=256, %10<=32]
 //! ...
 //!   %40 = exp2 %39 : tile f32[%31<=256, %10<=32]
@@ -30,11 +28,10 @@
 //! ^bb2:
 //!   launch @attention.1(%0, %1, %2, %3)
 //!   br ^bb3
-//! ...
 //! ```
 //!
-//! Here a tile has 32 queries, two vectors of 16, and 256 keys; `@attention.1` has one query and keys
-//! in the lanes. An attention whose result overwrites one of its inputs stays as it is.
+//! Here a tile has 32 queries, two vectors of 16, and 256 keys; `@attention.1` has one query, and
+//! keys in the lanes. An attention whose result overwrites one of its inputs stays as it is.
 
 use std::collections::BTreeMap;
 

@@ -21,20 +21,21 @@ use crate::scalar::{CmpOp, Scalar};
 use crate::shape::Elem;
 use crate::tile::attention::{Described, KEYS, VALUES};
 use crate::tile::schedule::plans::{LaunchPosition, buffer, in_entry, new_slot, slot_type, value_before};
+use crate::tile::schedule::step::Replacements;
 use crate::tile::{
     Block, BlockCall, Body, Inst, Kernel, Kernels, Machine, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State,
     Terminator, Type, Value, View, numbered_kind, simplify,
 };
 
-/// What replaced the attentions of a module.
+/// The replacements of the attentions of a module.
 #[derive(Default)]
 pub(super) struct Expanded {
     /// The names of the new kernels.
     pub(super) changed: BTreeSet<String>,
     /// The variants of each attention.
     pub(super) attentions: Vec<(String, Variants)>,
-    /// For each old name of a kernel, the kernel that computes the same now, if one kernel does.
-    pub(super) names: BTreeMap<String, Vec<String>>,
+    /// The kernels that have other names now.
+    pub(super) names: Replacements,
 }
 
 /// Replaces each attention by its variants for a machine, or by kernels that were made for it
@@ -75,7 +76,7 @@ pub(super) fn expand(
     let taken = module.kernels.iter().filter(|k| kind(k).is_none()).map(|k| k.name.clone()).collect();
     let mut kernels = Kernels::beside(taken);
     let mut variants: BTreeMap<(String, bool), Variants> = BTreeMap::new();
-    let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut names = Replacements::new();
     let mut changed = BTreeSet::new();
     for mut k in std::mem::take(&mut module.kernels) {
         if let (Some(found), Some(sharing)) = (found.get(&k.name), launched.get(&k.name)) {

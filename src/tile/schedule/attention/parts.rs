@@ -79,7 +79,7 @@ pub(in crate::tile::schedule) enum Whole {
     FewBytes,
 }
 
-/// The remark on a number of parts, or on why there are none.
+/// The remark on a number of parts, or on why keys are not divided.
 pub(in crate::tile::schedule) fn remark_on_parts(parts: Result<i64, Whole>) -> String {
     let why = match parts {
         Ok(parts) => return format!("calls of at most {FEW_QUERIES} queries divide their keys into {parts} parts"),

@@ -6,9 +6,9 @@
 //! candidates, their ranks, and the indices in order of rank. They communicate through slots. Other
 //! orders, and shorter axes, use ranks over the whole axis ([`super::ranks`]).
 //!
-//! Comparing all elements with all others takes n^2 comparisons, most of them with elements that are
-//! far from the top. The k greatest elements are among the k greatest of their chunks, so most can be
-//! discarded after comparisons within a chunk:
+//! Comparing all elements with all others takes n^2 comparisons, most of them with elements that
+//! are far from the top. The k greatest elements are among the k greatest of their chunks, so most
+//! can be discarded after comparisons within a chunk:
 //!
 //! ```text
 //! fn f(x: f32[5000]) -> i32[2] {
@@ -19,16 +19,13 @@
 //! kernel @top.0(%0: in f32[5000], %1: inout i32[2]) computes(sort, descending=true, site=0) {
 //! ...
 //!   launch @top.0(%0, %1)
-//! ...
 //! ->
-//! ...
 //!   %6 = view %3 : buf f32[20]
 //!   %7 = view %4 : buf i32[20]
 //!   launch @ranks_in_chunks.0(%0, %2)
 //!   launch @candidates.0(%0, %2, %3, %4)
 //!   launch @ranks.0(%6, %5)
 //!   launch @chosen.0(%5, %7, %1)
-//! ...
 //! ```
 
 use super::super::step::{Changed, Log};

@@ -10,9 +10,7 @@
 //!   %12 = dot %10, %11, %8 : tile f32[1, 64]
 //! ...
 //!   launch @matmul.0(%3, %1, %4)
-//! ...
 //! ->
-//! ...
 //!   %13 = dot %11, %12, %9 : tile f32[1, 64]
 //!   store %2[%3, %4, %7], %13, rows=1, cols=2
 //! ...
@@ -20,7 +18,6 @@
 //!   %7 = view %1 : buf f32[16, 256, 64]
 //!   launch @matmul_part.0(%6, %7, %3)
 //!   launch @combine_products.0(%3, %5)
-//! ...
 //! ```
 //!
 //! A part is a matmul too, with one more axis of points, so it gets tiles like all others

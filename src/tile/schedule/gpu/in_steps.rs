@@ -56,8 +56,8 @@ struct Launches {
     list: Vec<(String, Vec<Operand>)>,
 }
 
-/// Replaces kernels by their sequences, whose slots all plans can allocate ([`have_slots`]). Returns
-/// the names of the new kernels.
+/// Replaces kernels by their sequences, whose slots all plans can allocate ([`have_slots`]).
+/// Returns the names of the new kernels.
 ///
 /// # Errors
 /// A launch that is in no block, which is a bug in attnc.

@@ -1,8 +1,8 @@
 //! fuse-loops: turns loops of plans into one persistent kernel each.
 //!
 //! A recurrent network makes a few small launches per step of a sequence, one after another. On a
-//! GPU each costs some microseconds, or one or two in a graph, mostly more than its work. One kernel
-//! can do the whole loop, with grid barriers (`grid_barrier`) between dependent launches:
+//! GPU each costs some microseconds, or one or two in a graph, mostly more than its work. One
+//! kernel can do the whole loop, with grid barriers (`grid_barrier`) between dependent launches:
 //!
 //! ```text
 //! fn f(x: f32[S, 8], w: f32[8, 8]) -> f32[1, 8] {
@@ -23,9 +23,7 @@
 //! ...
 //!   launch @result.0(%15, %16)
 //!   br ^bb1(%14)
-//! ...
 //! ->
-//! ...
 //! ^bb1(%6: index):
 //!   %7 = dim S : index
 //!   %8 = lt %6, %7 : bool
@@ -40,7 +38,6 @@
 //!   br ^bb1(%14)
 //! ...
 //!   launch @loop.0(%2, %0, %5, %1)
-//! ...
 //! ```
 //!
 //! It is launched with at most as many blocks as run concurrently, each of which executes all of

@@ -6,23 +6,21 @@
 //! scratch, of which they fill one half, or in a slot of their own. If the scratch has other uses,
 //! the kernel is unchanged.
 //!
-//! A serial sort leaves all threads but one idle. The rank of an element is the number of elements that
-//! come before it, and all ranks can be counted at the same time, with n^2 independent comparisons:
+//! A serial sort leaves all threads but one idle. The rank of an element is the number of elements
+//! that come before it, and all ranks can be counted at the same time, with n^2 independent
+//! comparisons:
 //!
 //! ```text
 //! fn f(x: f32[100]) -> i32[100] { argsort(x) }
 //! ...
 //!   launch @top.0(%0, %1)
-//! ...
 //! ->
-//! ...
 //! kernel @ranks.0(%0: in f32[100], %1: out i32[1, 100]) grid(%2: ceil(100, 8)) {
 //! ...
 //! kernel @order.0(%0: in i32[1, 100], %1: out i32[100]) grid(%2: ceil(100, 8)) {
 //! ...
 //!   launch @ranks.0(%0, %2)
 //!   launch @order.0(%2, %1)
-//! ...
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,21 +2,19 @@
 //!
 //! In: an unscheduled module. Out: the same module, in which a launch of a kernel of running sums
 //! ([`RunningSums`]) becomes three, if the axis is long enough and there are not already enough
-//! rows for all multiprocessors ([`why_serial`]). Totals and offsets of chunks are in slots. If a result
-//! may overwrite the operand, the kernel is unchanged: a block of the last kernel reads elements
-//! that other threads write.
+//! rows for all multiprocessors ([`why_serial`]). Totals and offsets of chunks are in slots. If a
+//! result may overwrite the operand, the kernel is unchanged: a block of the last kernel reads
+//! elements that other threads write.
 //!
-//! A running sum is serial as written: each sum needs the one before. But the sum of a chunk does not
-//! depend on other chunks, so first all chunks are summed, then the few sums of chunks are added up,
-//! then each chunk starts from the sum of those before it:
+//! A running sum is serial as written: each sum needs the one before. But the sum of a chunk does
+//! not depend on other chunks. So first all chunks are summed, then the few sums of chunks are
+//! added up, and each chunk starts from the sum of the chunks before it:
 //!
 //! ```text
 //! fn f(x: f32[1000]) -> f32[1000] { cumsum(x) }
 //! ...
 //!   launch @cumsum.0(%0, %1)
-//! ...
 //! ->
-//! ...
 //! kernel @totals.0(%0: in f32[1000], %1: out f32[8]) grid(%2: ceil(1000, 128)) {
 //! ...
 //! kernel @offsets.0(%0: in f32[8], %1: out f32[8]) grid(%2: ceil(8, 8)) {
@@ -26,7 +24,6 @@
 //!   launch @totals.0(%0, %2)
 //!   launch @offsets.0(%2, %3)
 //!   launch @sums.0(%0, %3, %1)
-//! ...
 //! ```
 
 use super::super::step::{Changed, Log};

@@ -9,15 +9,12 @@
 //! fn f(x: bf16[64, 64], w: bf16[64, 64]) -> bf16[64, 64] { x @ w }
 //! ...
 //!   %13 = dot %11, %12, %9 : tile f32[64, 64]
-//! ...
 //! ->
-//! ...
 //!   %14 = copy_async %13, %0[%6, %12], rows=0, cols=1 : pending(copy) tile bf16[64, 32] @shared(64)
 //! ...
 //!   %55 = load_fragment %47 : tile bf16[64, 32] @fragment(a)
 //!   %56 = load_fragment %48 : tile bf16[32, 64] @fragment(b)
 //!   %57 = mma %55, %56, %36 : tile f32[64, 64] @fragment(acc)
-//! ...
 //! ```
 //!
 //! Suitable are:
@@ -91,7 +88,7 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
         made.extend(new.map(|new| reads_in_pairs(new, &is_aligned)).filter(|new| fits(module, k, new)));
     }
     changed.extend(made.iter().map(|k| k.name.clone()));
-    for k in &made {
+    for k in module.kernels.iter().chain(&made) {
         remark_on_use(k).iter().for_each(|form| log.form(&k.name, form));
     }
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
