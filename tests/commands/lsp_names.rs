@@ -278,6 +278,64 @@ model M<D, H = 2> where D % H == 0 {
     client.end();
 }
 
+/// A program of this many copies of an example, whose declarations have different names.
+fn copies(text: &str, count: usize) -> String {
+    let lines = text
+        .lines()
+        .filter_map(|line| line.split(['<', ' ', '(']).nth(1).filter(|_| !line.starts_with(['u', '/', ' '])));
+    let declared: Vec<&str> = lines.collect();
+    let (head, body) = text.split_once("use std.nn\n").unwrap();
+    let mut program = format!("{head}use std.nn\n");
+    for copy in 0..count {
+        let (mut own, mut last) = (String::new(), 0);
+        for name in names(body).iter().filter(|name| declared.contains(&name.text.as_str())) {
+            own.push_str(&body[last..name.at]);
+            own.push_str(&format!("{}{copy}", name.text));
+            last = name.at + name.text.len();
+        }
+        program.push_str(&own);
+        program.push_str(&body[last..]);
+    }
+    program
+}
+
+/// Prints the time from a key to the diagnostics; it grows with the length of the program, not faster.
+#[test]
+fn keys_are_answered_at_once() {
+    let keys = std::env::var("ATTNC_KEYS").ok().and_then(|n| n.parse::<usize>().ok()).unwrap_or(20);
+    let text = std::fs::read_to_string(&files("examples", "attn")[23]).unwrap();
+    let mut client = Client::start();
+    let mut fastest = Vec::new();
+    for count in [1, 3] {
+        let program = copies(&text, count);
+        assert_eq!(client.open("a", &program), Vec::<Value>::new());
+        let all = names(&program);
+        let mut times = Vec::new();
+        for (key, name) in all.iter().step_by(all.len() / keys).enumerate() {
+            // The second key makes the program valid again.
+            let changed = format!("{}x{}", &program[..name.at], &program[name.at..]);
+            for (half, text) in [changed.as_str(), &program].into_iter().enumerate() {
+                let version = 2 * key + half + 2;
+                let start = std::time::Instant::now();
+                let document = json!({ "uri": "a", "version": version });
+                client.notify(
+                    "textDocument/didChange",
+                    json!({ "textDocument": document, "contentChanges": [{ "text": text }] }),
+                );
+                client.published("a", version as i64);
+                times.push(start.elapsed().as_secs_f64() * 1e3);
+            }
+        }
+        times.sort_by(f64::total_cmp);
+        let (median, most) = (times[times.len() / 2], times[times.len() * 95 / 100]);
+        let lines = program.lines().count();
+        println!("{lines} lines, {} keys: median {median:.1} ms, 95 % within {most:.1} ms", times.len());
+        fastest.push(times[0]);
+    }
+    assert!(fastest[1] < 8.0 * fastest[0], "{fastest:?}");
+    client.end();
+}
+
 /// Every request is answered at every name of every program with errors, and of examples that end in the middle.
 #[test]
 fn programs_with_errors_are_answered() {
