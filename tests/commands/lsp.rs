@@ -15,7 +15,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn start() -> Client {
         let mut server = Command::new(env!("CARGO_BIN_EXE_attnc"))
-            .arg("lsp")
+            .args(["lsp", "--stdio"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
