@@ -120,7 +120,7 @@ impl CommandLine {
             | Command::Ops(_)
             | Command::Ref(_)
             | Command::List(_)
-            | Command::Lsp
+            | Command::Lsp { .. }
             | Command::Completions(_) => (None, [].as_slice()),
         };
         let dims = program.iter().flat_map(|program| &program.dims).map(|dim| &dim.name);
@@ -171,7 +171,11 @@ pub enum Command {
     /// Write a program for a checkpoint of the Hugging Face hub (GPT-2, BERT, Llama, T5, ViT, ...)
     Import(ImportOptions),
     /// Serve an editor: the language server, over stdin and stdout
-    Lsp,
+    Lsp {
+        /// Changes nothing: many editors pass it
+        #[arg(long, hide = true)]
+        stdio: bool,
+    },
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
 }

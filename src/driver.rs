@@ -319,7 +319,10 @@ pub fn check(options: &CheckOptions) -> Result<(), CommandError> {
             return result;
         }
         let outcome = if result.is_ok() { "no errors" } else { "errors" };
-        session::tell(&format!("{outcome}; waiting until `{}` changes (Ctrl-C ends)\n", options.file.display()));
+        let waiting = format!("{outcome}; waiting until `{}` changes (Ctrl-C ends)\n", options.file.display());
+        if !session::tell(&waiting) {
+            return Err(CommandError::BrokenPipe);
+        }
         while state_of(&options.file) == seen {
             std::thread::sleep(std::time::Duration::from_millis(100));
         }

@@ -41,7 +41,7 @@ fn run() -> u8 {
         Command::Check(options) => driver::check(&options),
         Command::Fmt(options) => driver::fmt(&options),
         Command::Fix(options) => driver::fix(&options),
-        Command::Lsp => driver::lsp(),
+        Command::Lsp { .. } => driver::lsp(),
         Command::Run(options) => driver::run(&options),
         Command::Bench(options) => driver::bench(&options),
         Command::Generate(options) => driver::generate(&options),

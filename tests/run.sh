@@ -39,6 +39,13 @@ live=report)
     echo "tests/run.sh: there is no Chromium; reports are not opened"
     exit 0
     ;;
+live=editors)
+    # The grammar for tree-sitter; the extension for VS Code, packaged, and what it starts.
+    tests/live/check_editors.sh "$ATTNC" || status=$?
+    [ "${status:-0}" = 3 ] || exit "${status:-0}"
+    echo "tests/run.sh: packages could not be fetched; the grammar and the extension for editors are not all tested"
+    exit 0
+    ;;
 live=speed)
     # Others compute the same; how fast, is shown by tests/live/compare_speed.sh at full size.
     tests/live/compare_speed.sh --quick >/dev/null || status=$?
@@ -96,7 +103,7 @@ for name in compiled ptx commands compile_scaling random cuda; do
     grep "/$name-[^/]*$" "$out/programs" || echo "tests/run.sh: no program $name" >&2
 done >"$out/jobs"
 [ -z "$features" ] || echo tests/llvm.sh >>"$out/jobs"
-printf '%s\n' live=speed live=report live=minilm live=voice comments >>"$out/jobs"
+printf '%s\n' live=speed live=report live=minilm live=voice live=editors comments >>"$out/jobs"
 grep -vxFf "$out/jobs" "$out/programs" >>"$out/jobs"
 
 # shellcheck disable=SC2016

@@ -9,10 +9,12 @@ pub mod codes;
 mod fix;
 pub mod json;
 mod render;
+mod uses;
 
 pub use codes::Code;
 pub use fix::{Fix, apply_fixes, fixed_text};
 pub use render::{render, render_all};
+pub use uses::{NameKind, Use};
 
 use crate::source::Span;
 use std::collections::BTreeSet;
@@ -138,6 +140,7 @@ pub struct Diagnostics {
     missing: BTreeSet<(String, Span)>,
     dropped: usize,
     has_errors: bool,
+    uses: Vec<Use>,
 }
 
 impl Diagnostics {
@@ -181,6 +184,7 @@ impl Diagnostics {
     pub fn append(&mut self, other: Diagnostics) {
         self.dropped += other.dropped;
         self.has_errors |= other.has_errors;
+        self.uses.extend(other.uses);
         for diagnostic in other.list {
             self.push(diagnostic);
         }

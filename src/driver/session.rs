@@ -276,9 +276,9 @@ impl Session {
     }
 }
 
-/// Prints on stderr. Ignores a closed stderr.
-pub(super) fn tell(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+/// Prints on stderr; `false` if it is closed.
+pub(super) fn tell(text: &str) -> bool {
+    io::stderr().lock().write_all(text.as_bytes()).is_ok()
 }
 
 /// Writes to stdout and flushes it.
@@ -307,7 +307,8 @@ pub(super) fn environment_error(text: &str) -> CommandError {
 /// Prints a message without a location or code, with notes; as JSON if requested.
 pub(super) fn message(severity: Severity, text: &str, notes: &[String]) {
     if JSON.load(Ordering::Relaxed) {
-        return tell(&json::plain(severity, text, notes));
+        tell(&json::plain(severity, text, notes));
+        return;
     }
     let mut shown = format!("{}: {text}\n", json::level(severity));
     for note in notes {

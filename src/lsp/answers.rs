@@ -4,11 +4,12 @@
 //! connection.
 
 use super::document::{Document, FILE};
+use super::names;
 use crate::diagnostics::{Diagnostic, Diagnostics, Fix, Severity};
 use crate::format;
 use crate::reference;
 use crate::source::Span;
-use crate::syntax::ast::{Function, Item, LayerKind};
+use crate::syntax::ast::{Function, Ident, Item, LayerKind};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -31,6 +32,16 @@ pub(super) fn capabilities() -> Value {
             "documentSymbolProvider": true,
             "hoverProvider": true,
             "completionProvider": {},
+            "definitionProvider": true,
+            "referencesProvider": true,
+            "documentHighlightProvider": true,
+            "renameProvider": { "prepareProvider": true },
+            "inlayHintProvider": true,
+            "signatureHelpProvider": { "triggerCharacters": ["(", ","] },
+            "semanticTokensProvider": {
+                "legend": { "tokenTypes": names::KINDS, "tokenModifiers": names::MODIFIERS },
+                "full": true,
+            },
         },
         "serverInfo": { "name": "attnc", "version": env!("CARGO_PKG_VERSION") },
     })
@@ -38,8 +49,7 @@ pub(super) fn capabilities() -> Value {
 
 /// All diagnostics of a program.
 pub(super) fn diagnostics(document: &Document, uri: &str) -> Value {
-    let found = document.check();
-    found.sorted().into_iter().map(|one| diagnostic(document, uri, one)).collect()
+    document.analysis().found.sorted().into_iter().map(|one| diagnostic(document, uri, one)).collect()
 }
 
 fn diagnostic(document: &Document, uri: &str, one: &Diagnostic) -> Value {
@@ -84,9 +94,8 @@ pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Va
     let range = &params["range"];
     let (start, end) = (document.offset(&range["start"]), document.offset(&range["end"]));
     let touches = |span: Span| span.file == FILE && span.start as usize <= end && start <= span.end as usize;
-    let found = document.check();
     let mut actions = Vec::new();
-    for one in found.sorted() {
+    for one in document.analysis().found.sorted() {
         if !one.primary.as_ref().is_some_and(|label| touches(label.span)) {
             continue;
         }
@@ -115,7 +124,7 @@ pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Va
 
 /// Layers with their fields and functions, and free functions.
 pub(super) fn symbols(document: &Document, _uri: &str, _params: &Value) -> Value {
-    let tree = document.tree();
+    let tree = &document.analysis().tree;
     let symbol = |name: &str, kind: u32, whole: Span, own: Span, children: Vec<Value>| {
         json!({
             "name": name,
@@ -138,10 +147,17 @@ pub(super) fn symbols(document: &Document, _uri: &str, _params: &Value) -> Value
     tree.items.iter().filter_map(item).collect()
 }
 
-/// The meaning of a name: a declaration of the program with its docs, or an entry of the reference.
+/// The meaning of a name: a declaration of the program with its docs, the type of a variable, or an
+/// entry of the reference. A name that was not resolved is looked for among all declarations.
 pub(super) fn hover(document: &Document, _uri: &str, params: &Value) -> Value {
-    let name = document.name_at(document.offset(&params["position"]));
-    let tree = document.tree();
+    let offset = document.offset(&params["position"]);
+    let name = document.name_at(offset);
+    let analysis = document.analysis();
+    let declared = document.use_at(offset).map(|found| found.declared);
+    if let Some(ty) = declared.and_then(|declared| analysis.types.get(&declared)) {
+        return json!({ "contents": { "kind": "markdown", "value": format!("```attn\n{name}: {ty}\n```") } });
+    }
+    let is_it = |own: &Ident| declared.map_or(own.name == name, |declared| own.span == declared);
     let head = |keyword: &str, span: Span, docs: &str| {
         let text = document.text.get(span.range()).unwrap_or_default();
         let line = text.split(['{', '\n']).next().unwrap_or_default().trim_end();
@@ -149,19 +165,19 @@ pub(super) fn hover(document: &Document, _uri: &str, params: &Value) -> Value {
         format!("```attn\n{line}\n```\n\n{docs}")
     };
     let mut found: Vec<String> = Vec::new();
-    for item in &tree.items {
+    for item in &analysis.tree.items {
         match item {
             Item::Use(_) => {}
-            Item::Function(f) if f.name.name == name => found.push(head("fn", f.span, &f.docs)),
+            Item::Function(f) if is_it(&f.name) => found.push(head("fn", f.span, &f.docs)),
             Item::Function(_) => {}
             Item::Layer(layer) => {
                 let keyword = if layer.kind == LayerKind::Model { "model" } else { "layer" };
-                if layer.name.name == name {
+                if is_it(&layer.name) {
                     found.push(head(keyword, layer.span, &layer.docs));
                 }
-                let fields = layer.fields.iter().filter(|f| f.name.name == name);
+                let fields = layer.fields.iter().filter(|f| is_it(&f.name));
                 found.extend(fields.map(|f| head("field", f.span, &f.docs)));
-                let functions = layer.functions.iter().filter(|f| f.name.name == name);
+                let functions = layer.functions.iter().filter(|f| is_it(&f.name));
                 found.extend(functions.map(|f| head("fn", f.span, &f.docs)));
             }
         }

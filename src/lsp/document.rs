@@ -3,11 +3,13 @@
 //! In: its text. Out: offsets of positions and positions of offsets; a position is a line and a
 //! number of UTF-16 code units. It knows no requests.
 
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostics, Use};
 use crate::source::{FileId, SourceMap, Span};
 use crate::syntax::{self, ast};
 use crate::types;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// The file of a document in its own map of sources.
 pub(super) const FILE: FileId = FileId(0);
@@ -20,39 +22,86 @@ pub(super) struct Document {
     pub(super) is_reported: bool,
     /// Offset of the first byte of each line.
     lines: Vec<usize>,
+    analysis: OnceLock<Analysis>,
+}
+
+/// The results of parser and type checker for a program, whether or not it has errors.
+pub(super) struct Analysis {
+    pub(super) sources: SourceMap,
+    pub(super) tree: ast::File,
+    /// All errors and warnings.
+    pub(super) found: Diagnostics,
+    /// The names in the document that were resolved, by location, each once.
+    pub(super) names: Vec<Use>,
+    /// The types of variables and arguments, by the location of their declarations; of a function
+    /// that is checked for several element types, the first.
+    pub(super) types: BTreeMap<Span, String>,
 }
 
 impl Document {
     pub(super) fn new(text: &str, version: i64) -> Document {
         let starts = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(starts).collect();
-        Document { text: text.to_string(), version, is_reported: false, lines }
+        Document { text: text.to_string(), version, is_reported: false, lines, analysis: OnceLock::new() }
     }
 
-    /// Its syntax tree, of a program with errors too.
-    pub(super) fn tree(&self) -> ast::File {
-        syntax::parse(FILE, &self.text, &mut Diagnostics::new())
+    /// Parsed and checked, once.
+    pub(super) fn analysis(&self) -> &Analysis {
+        self.analysis.get_or_init(|| {
+            let mut sources = SourceMap::new();
+            let file = sources.add(String::new(), self.text.as_str());
+            let mut found = Diagnostics::new();
+            let tree = syntax::parse(file, &self.text, &mut found);
+            let program = types::check(&tree, &mut sources, &mut found);
+            let mut types = BTreeMap::new();
+            for local in program.functions.iter().flat_map(|function| &function.locals) {
+                let empty = types::typed::Type::Tuple(Vec::new());
+                if local.span.file == FILE && !local.name.is_empty() && local.ty != empty {
+                    types.entry(local.span).or_insert_with(|| local.ty.to_string());
+                }
+            }
+            Analysis { names: self.names(&found), sources, tree, found, types }
+        })
     }
 
-    /// All errors and warnings.
-    pub(super) fn check(&self) -> Diagnostics {
-        let mut sources = SourceMap::new();
-        let file = sources.add(String::new(), self.text.as_str());
-        let mut diagnostics = Diagnostics::new();
-        let tree = syntax::parse(file, &self.text, &mut diagnostics);
-        types::check(&tree, &mut sources, &mut diagnostics);
-        diagnostics
+    /// The names of this file that were resolved. The checker adds names to a program, such as the
+    /// layer of a list of layers; they have the location of something else, and are left out.
+    fn names(&self, found: &Diagnostics) -> Vec<Use> {
+        let text = |span: Span| self.text.get(span.range()).unwrap_or_default();
+        let is_name =
+            |name: &str| name.starts_with(|c: char| is_word(c) && !c.is_ascii_digit()) && name.chars().all(is_word);
+        let mut names: Vec<Use> = found.uses().to_vec();
+        names.retain(|one| {
+            let is_same = one.declared.file != FILE || text(one.declared) == text(one.at);
+            one.at.file == FILE && is_name(text(one.at)) && is_same
+        });
+        names.sort_unstable();
+        names.dedup_by_key(|one| one.at);
+        names
+    }
+
+    /// The name at an offset, if it was resolved.
+    pub(super) fn use_at(&self, offset: usize) -> Option<&Use> {
+        let names = &self.analysis().names;
+        let after = names.partition_point(|one| one.at.start as usize <= offset);
+        names.get(after.checked_sub(1)?).filter(|one| offset <= one.at.end as usize)
     }
 
     /// The position of an offset.
     pub(super) fn position(&self, offset: usize) -> Value {
+        let (line, character) = self.line_character(offset);
+        json!({ "line": line, "character": character })
+    }
+
+    /// The line of an offset, and the number of UTF-16 code units before it on that line.
+    pub(super) fn line_character(&self, offset: usize) -> (usize, usize) {
         let offset = offset.min(self.text.len());
         let line = self.lines.partition_point(|&start| start <= offset).saturating_sub(1);
         let start = self.lines.get(line).copied().unwrap_or(0);
         let before = self.text.get(start..).unwrap_or_default();
         let inside = before.char_indices().take_while(|(at, _)| start + at < offset);
         let character: usize = inside.map(|(_, c)| c.len_utf16()).sum();
-        json!({ "line": line, "character": character })
+        (line, character)
     }
 
     /// The offset of a position; one past the end of its line counts as that end.
@@ -77,13 +126,16 @@ impl Document {
 
     /// The name at an offset; empty if it is between other characters.
     pub(super) fn name_at(&self, offset: usize) -> &str {
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let (before, after) =
             (self.text.get(..offset).unwrap_or_default(), self.text.get(offset..).unwrap_or_default());
-        let start = before.trim_end_matches(is_name).len();
-        let end = offset + after.find(|c| !is_name(c)).unwrap_or(after.len());
+        let start = before.trim_end_matches(is_word).len();
+        let end = offset + after.find(|c| !is_word(c)).unwrap_or(after.len());
         self.text.get(start..end).unwrap_or_default()
     }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 #[cfg(test)]

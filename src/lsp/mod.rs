@@ -11,6 +11,8 @@
 
 mod answers;
 mod document;
+mod hints;
+mod names;
 
 use document::Document;
 use serde_json::{Value, json};
@@ -27,6 +29,7 @@ const INVALID_REQUEST: i32 = -32600;
 const UNKNOWN_METHOD: i32 = -32601;
 const INTERNAL_ERROR: i32 = -32603;
 const NOT_INITIALIZED: i32 = -32002;
+const REQUEST_FAILED: i32 = -32803;
 
 /// Serves one client until it exits or closes the connection; was it shut down as the protocol
 /// says?
@@ -140,12 +143,30 @@ impl<W: Write> Server<W> {
             "textDocument/documentSymbol" => answers::symbols,
             "textDocument/hover" => answers::hover,
             "textDocument/completion" => answers::completion,
+            "textDocument/definition" => names::definition,
+            "textDocument/references" => names::references,
+            "textDocument/documentHighlight" => names::highlights,
+            "textDocument/semanticTokens/full" => names::semantic_tokens,
+            "textDocument/prepareRename" => names::prepare_rename,
+            "textDocument/inlayHint" => hints::inlay_hints,
+            "textDocument/signatureHelp" => hints::signature_help,
+            "textDocument/rename" => return self.rename(id, params),
             _ => return self.fail(id, UNKNOWN_METHOD, &format!("unknown method `{method}`")),
         };
         let uri = params["textDocument"]["uri"].as_str().unwrap_or_default();
         let Some(document) = self.documents.get(uri) else { return self.answer(id, &Value::Null) };
         match guarded(|| answer(document, uri, params)) {
             Some(result) => self.answer(id, &result),
+            None => self.fail(id, INTERNAL_ERROR, "this is a bug in attnc"),
+        }
+    }
+
+    fn rename(&mut self, id: &Value, params: &Value) -> io::Result<()> {
+        let uri = params["textDocument"]["uri"].as_str().unwrap_or_default();
+        let Some(document) = self.documents.get(uri) else { return self.answer(id, &Value::Null) };
+        match guarded(|| names::rename(document, uri, params)) {
+            Some(Ok(edits)) => self.answer(id, &edits),
+            Some(Err(why)) => self.fail(id, REQUEST_FAILED, &why),
             None => self.fail(id, INTERNAL_ERROR, "this is a bug in attnc"),
         }
     }

@@ -32,6 +32,7 @@ pub fn arrange<'a>(lexemes: &[Lexeme<'a>], source: &str, end: Span, diagnostics:
         outer: Level::default(),
         documented: 0,
         taint_next: false,
+        after_generics: false,
         was_too_deep: false,
         suspect: None,
         diagnostics,
@@ -91,6 +92,8 @@ struct Layout<'t, 'a> {
     /// their lines.
     documented: usize,
     taint_next: bool,
+    /// Is the last token a `>` that closes generics?
+    after_generics: bool,
     was_too_deep: bool,
     /// A `{` and its `}`, if the `}` is indented differently from the line of the `{`.
     suspect: Option<(Span, Span)>,
@@ -104,7 +107,7 @@ impl<'a> Layout<'_, 'a> {
         match lexeme.token {
             Token::Newline => {
                 let next = self.skip_newlines(at);
-                self.newline(lexeme, next, false);
+                self.newline(lexeme, next);
                 return next;
             }
             Token::Semi if self.is_list_of_lines() => {
@@ -175,11 +178,7 @@ impl<'a> Layout<'_, 'a> {
         if token == Token::Gt && self.level().angles > 0 {
             // This `>` closes generics, so it is not an operator that continues on the next line.
             self.level().angles -= 1;
-            if let Some(Token::Newline) = next {
-                let next = self.skip_newlines(at + 1);
-                self.newline(self.input[at + 1], next, true);
-                return next;
-            }
+            self.after_generics = true;
         }
         at + 1
     }
@@ -410,7 +409,7 @@ impl<'a> Layout<'_, 'a> {
     }
 
     /// Decides whether a newline ends something; `next` is the index of the next other token.
-    fn newline(&mut self, lexeme: Lexeme<'a>, next: usize, after_generics: bool) {
+    fn newline(&mut self, lexeme: Lexeme<'a>, next: usize) {
         if !self.is_list_of_lines() || self.at_start() {
             return;
         }
@@ -425,7 +424,7 @@ impl<'a> Layout<'_, 'a> {
             following,
             Token::Let | Token::Var | Token::For | Token::While | Token::Break | Token::Fn | Token::Pub | Token::RBrace
         );
-        if !begins_statement && continues(previous) && !after_generics {
+        if !begins_statement && continues(previous) && !self.after_generics {
             return;
         }
         let head = self.level().start;
@@ -496,6 +495,7 @@ impl<'a> Layout<'_, 'a> {
         if separates {
             *self.level() = Level::default();
         }
+        self.after_generics = false;
         self.output.push(lexeme);
     }
 

@@ -12,7 +12,7 @@ use super::typed::{
 };
 use super::values::{Ty, TypedExpr};
 use crate::diagnostics::codes::{names, shapes};
-use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
+use crate::diagnostics::{Diagnostic, Diagnostics, NameKind, Severity};
 use crate::shape::Dim;
 use crate::source::{SourceMap, Span};
 use crate::syntax::ast;
@@ -292,7 +292,7 @@ impl<'a> Body<'a> {
         if self.aside {
             return;
         }
-        let binding = Binding { what: Named::Error, span: name.span, warn: false, used: true };
+        let binding = Binding { what: Named::Error, span: Span::default(), warn: false, used: true };
         if let Some(frame) = self.frames.first_mut() {
             frame.entry(name.name.clone()).or_insert(binding);
         }
@@ -320,6 +320,8 @@ impl<'a> Body<'a> {
 
     pub(super) fn bind(&mut self, name: &str, what: Named, span: Span, warn: bool) {
         let warn = warn && !matches!(what, Named::Error);
+        let kind = self.kind(&what, self.frames.len());
+        self.diagnostics.refer(span, span, kind);
         let binding = Binding { what, span, warn, used: false };
         if let Some(frame) = self.frames.last_mut()
             && let Some(old) = frame.insert(name.to_string(), binding)
@@ -333,6 +335,39 @@ impl<'a> Body<'a> {
         let binding = self.frames.iter_mut().rev().find_map(|frame| frame.get_mut(name))?;
         binding.used = true;
         Some(binding.what.clone())
+    }
+
+    /// The meaning of a name in scope, which is used here.
+    pub(super) fn resolve(&mut self, name: &ast::Ident) -> Option<Named> {
+        let what = self.lookup(&name.name)?;
+        self.refer_binding(name);
+        Some(what)
+    }
+
+    /// Records that a name refers to a binding.
+    pub(super) fn refer_binding(&mut self, name: &ast::Ident) {
+        let mut frames = self.frames.iter().enumerate().rev();
+        let found = frames.find_map(|(depth, frame)| Some((frame.get(&name.name)?, depth + 1)));
+        if let Some((binding, depth)) = found {
+            let (declared, kind) = (binding.span, self.kind(&binding.what, depth));
+            self.diagnostics.refer(name.span, declared, kind);
+        }
+    }
+
+    /// Records that a name refers to a field of a layer.
+    pub(super) fn refer_field(&mut self, name: &ast::Ident, layer: LayerId, field: usize) {
+        if let Some(field) = self.items.layer(layer).ast.fields.get(field) {
+            self.diagnostics.refer(name.span, field.name.span, NameKind::Field);
+        }
+    }
+
+    /// The kind of a name in one of the nested scopes, of which the first has the arguments.
+    fn kind(&self, what: &Named, depth: usize) -> NameKind {
+        match what {
+            Named::Dim(dim) if dim.as_symbol().is_some() => NameKind::Generic,
+            _ if depth == 1 => NameKind::Parameter,
+            Named::Dim(_) | Named::Local { .. } | Named::Layer(..) | Named::Error => NameKind::Variable,
+        }
     }
 
     /// Runs `run`, and returns the outer variables that it assigns.

@@ -245,6 +245,9 @@ impl Body<'_> {
             [ast::GenericArg { name: None, value: ast::GenericValue::Expr(expr), .. }]
                 if takes && let Some(elem) = self.scope.elem_of(expr) =>
             {
+                if let ast::ExprKind::Name(name) = &expr.kind {
+                    self.scope.refer(name, self.diagnostics);
+                }
                 Some(Some(elem))
             }
             [ast::GenericArg { name: None, value: ast::GenericValue::Expr(expr), .. }]

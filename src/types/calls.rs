@@ -14,8 +14,8 @@ use super::typed::{
     Call, Constant, Expr, ExprKind, FunctionId, Generic, GenericKind, Instance, LayerPath, Tensor, Type,
 };
 use super::values::{Ty, TypedExpr};
-use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, names, parameters};
+use crate::diagnostics::{Diagnostic, NameKind};
 use crate::shape::Dim;
 use crate::source::Span;
 use crate::syntax::ast;
@@ -286,6 +286,12 @@ impl<'a> Body<'a> {
         args: &[ast::Arg],
     ) -> TypedExpr {
         let item = self.items.function(id);
+        self.diagnostics.refer(callee, item.ast.name.span, NameKind::Function);
+        for name in args.iter().filter_map(|arg| arg.name.as_ref()) {
+            if let Some(param) = item.ast.params.iter().find(|param| param.name.name == name.name) {
+                self.diagnostics.refer(name.span, param.name.span, NameKind::Parameter);
+            }
+        }
         let what = match self.text(callee) {
             Some(text) => text.to_string(),
             None => item.ast.name.name.clone(),

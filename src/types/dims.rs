@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::diagnostics::codes::{dimensions as codes, names, shapes};
-use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
+use crate::diagnostics::{Diagnostic, Diagnostics, NameKind, did_you_mean};
 use crate::shape::{Dim, Elem, Fact, Facts, Relation};
 use crate::source::Span;
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
@@ -35,6 +35,8 @@ pub(super) struct DimScope {
     pub(super) constants: Vec<String>,
     /// Generic element types, with the type that each stands for.
     pub(super) elems: BTreeMap<String, Elem>,
+    /// The names of all generics in their declarations.
+    pub(super) declared: BTreeMap<String, Span>,
     /// The facts in force.
     pub(super) facts: Facts,
     /// Names that an equality `N == ..` eliminates: every shape contains the other side instead.
@@ -207,6 +209,14 @@ impl DimScope {
         }
     }
 
+    /// Records that a name refers to a dimension or generic in scope, if it does.
+    pub(super) fn refer(&self, name: &Ident, diagnostics: &mut Diagnostics) {
+        let declared = self.declared.get(&name.name).copied();
+        if let Some(declared) = declared.or_else(|| Some(self.names.get(&name.name)?.span)) {
+            diagnostics.refer(name.span, declared, NameKind::Generic);
+        }
+    }
+
     /// The message for a name that is not an element type here.
     pub(super) fn unknown_elem(&self, name: &Ident) -> Diagnostic {
         let message = format!("there is no element type `{}` here", name.name);
@@ -268,7 +278,10 @@ impl DimScope {
                     return None;
                 }
             },
-            ExprKind::Name(name) if self.names.contains_key(&name.name) => Dim::symbol(&name.name),
+            ExprKind::Name(name) if self.names.contains_key(&name.name) => {
+                self.refer(name, diagnostics);
+                Dim::symbol(&name.name)
+            }
             ExprKind::Name(name) => match locals(&name.name) {
                 Some(dim) => dim,
                 None => {

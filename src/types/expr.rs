@@ -134,7 +134,7 @@ impl<'a> Body<'a> {
     /// A name as a value.
     pub(super) fn name(&mut self, name: &ast::Ident) -> TypedExpr {
         let span = name.span;
-        match self.lookup(&name.name) {
+        match self.resolve(name) {
             Some(Named::Local { id, ty, .. }) => {
                 let Some(settled) = ty.settled() else { return TypedExpr::error(span) };
                 return TypedExpr { ty, expr: Expr { kind: ExprKind::Local(id), ty: settled, span } };
@@ -149,6 +149,7 @@ impl<'a> Body<'a> {
         if let Some(owner) = self.owner {
             let layer = self.items.layer(owner);
             if let Some(index) = layer.field(&name.name) {
+                self.refer_field(name, owner, index);
                 let Some(Some(field)) = layer.fields.get(index) else { return TypedExpr::error(span) };
                 return match &field.ty {
                     FieldType::Param(tensor) | FieldType::State(tensor) => {
@@ -166,6 +167,7 @@ impl<'a> Body<'a> {
                 return self.function_is_no_value(name);
             }
         }
+        self.scope.refer(name, self.diagnostics);
         if self.scope.names.contains_key(&name.name) {
             return TypedExpr::dim(self.scope.canonical(Dim::symbol(&name.name)), span);
         }
@@ -252,6 +254,7 @@ impl<'a> Body<'a> {
             Some(LayerRef::Layer(instance, path)) => {
                 let layer = self.items.layer(instance.layer);
                 if let Some(index) = layer.field(&name.name) {
+                    self.refer_field(name, instance.layer, index);
                     let Some(Some(field)) = layer.fields.get(index) else { return TypedExpr::error(span) };
                     return match &field.ty {
                         FieldType::Param(tensor) | FieldType::State(tensor) => {

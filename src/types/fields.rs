@@ -8,7 +8,7 @@ use super::items::{Items, LayerItem, not_available, unknown_attribute};
 use super::signatures::{Rest, elem_named, tensor_type};
 use super::typed::{Constant, Field, FieldType, Generic, GenericKind, Instance};
 use crate::diagnostics::codes::{dimensions, parameters};
-use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::diagnostics::{Diagnostic, Diagnostics, NameKind};
 use crate::source::Span;
 use crate::syntax::ast::{self, ExprKind, Ident, TypeKind};
 use std::collections::BTreeMap;
@@ -20,6 +20,9 @@ pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mu
     let (mut stored, mut kept): (BTreeMap<String, Span>, BTreeMap<String, Span>) = Default::default();
     for field in &layer.ast.fields {
         let stored_name = stored_name(field, diagnostics);
+        if layer.ast.list.is_none() {
+            diagnostics.refer(field.name.span, field.name.span, NameKind::Field);
+        }
         if field.is_state {
             if let Some(init) = field.init.as_ref().filter(|init| !is_zero(init)) {
                 diagnostics.push(
@@ -136,7 +139,7 @@ pub(super) fn field_type(
         TypeKind::Tensor { .. } | TypeKind::Generic { .. } => {
             tensor_type(ty, &layer.scope, Rest::Parameter, diagnostics).map(FieldType::Param)
         }
-        TypeKind::Named { .. } if elem_named(ty, &layer.scope).is_some() => {
+        TypeKind::Named { .. } if elem_named(ty, &layer.scope, diagnostics).is_some() => {
             tensor_type(ty, &layer.scope, Rest::Parameter, diagnostics).map(FieldType::Param)
         }
         TypeKind::Named { path, generics } => {

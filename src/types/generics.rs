@@ -8,7 +8,7 @@ use super::dims::{DimScope, Origin};
 use super::items::{Items, duplicate};
 use super::typed::{Condition, Constant, Generic, GenericKind};
 use crate::diagnostics::codes::{dimensions, shapes};
-use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
+use crate::diagnostics::{Diagnostic, Diagnostics, NameKind, did_you_mean};
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem, Fact};
 use crate::source::Span;
@@ -23,6 +23,7 @@ pub(super) fn generics_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &
     // errors.
     let mut reported = Diagnostics::new();
     let diagnostics = if layer.ast.list.is_some() { &mut reported } else { diagnostics };
+    diagnostics.refer(layer.ast.name.span, layer.ast.name.span, NameKind::Layer);
     layer.generics = generics(&layer.ast.generics, &mut scope, diagnostics);
     layer.own = conditions(&mut scope, &layer.ast.where_clauses, diagnostics);
     layer.scope = scope;
@@ -46,6 +47,7 @@ pub(super) fn conditions(scope: &mut DimScope, clauses: &[ast::Expr], diagnostic
                 left.push((clause, found));
                 continue;
             }
+            diagnostics.append_uses(found);
             for (fact, span) in facts {
                 // An equality that follows from the others is redundant; one that must be solved is
                 // not.
@@ -121,6 +123,8 @@ pub(super) fn generics(
             continue;
         }
         let kind = generic_kind(param, scope, diagnostics);
+        scope.declared.insert(name.name.clone(), name.span);
+        scope.refer(name, diagnostics);
         match &kind {
             GenericKind::Dim { default } => {
                 let value = default
@@ -329,6 +333,10 @@ pub(super) fn generic_args(
             fine = false;
             continue;
         };
+        if let Some(wanted) = &arg.name {
+            let declared = Span { end: generic.span.start + (wanted.span.end - wanted.span.start), ..generic.span };
+            diagnostics.refer(wanted.span, declared, NameKind::Generic);
+        }
         if let Some(first) = given.insert(&generic.name, arg.span) {
             diagnostics.push(
                 Diagnostic::error(dimensions::GENERIC_COUNT, format!("the generic `{}` is given twice", generic.name))
@@ -362,6 +370,9 @@ pub(super) fn generic_arg(
     diagnostics: &mut Diagnostics,
 ) -> bool {
     if let GenericKind::Elem(_) = generic.kind {
+        if let GenericValue::Expr(ast::Expr { kind: ExprKind::Name(name), .. }) = &arg.value {
+            scope.refer(name, diagnostics);
+        }
         let Some(elem) = elem_given(arg, &scope.elems) else {
             let diagnostic = match &arg.value {
                 GenericValue::Expr(ast::Expr { kind: ExprKind::Name(name), .. })
@@ -424,6 +435,9 @@ pub(super) fn generic_arg(
             true
         }
         GenericKind::Const { elem, .. } => {
+            if let ExprKind::Name(name) = &expr.kind {
+                scope.refer(name, diagnostics);
+            }
             if let ExprKind::Name(name) = &expr.kind
                 && let Some(outer) = constants.iter().find(|outer| outer.name == name.name)
                 && matches!(outer.kind, GenericKind::Const { elem: outer, .. } if outer == *elem)

@@ -6,7 +6,7 @@ use super::dims::DimScope;
 use super::modules;
 use super::typed::{Condition, Field, FunctionId, Generic, LayerId, LayerKind, Tensor, Type};
 use crate::diagnostics::codes::names;
-use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
+use crate::diagnostics::{Diagnostic, Diagnostics, NameKind, did_you_mean};
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem};
 use crate::source::Span;
@@ -158,7 +158,9 @@ impl<'a> Items<'a> {
                 .filter(|m| m.path.is_some_and(|path| path == written || path.rsplit('.').next() == Some(&written)))
                 .find_map(|m| m.layers.get(name.name.as_str()).copied())
         };
-        if found.is_none() {
+        if let Some(id) = found {
+            diagnostics.refer(name.span, self.layer(id).ast.name.span, NameKind::Layer);
+        } else {
             let shown: Vec<&str> = path.iter().map(|part| part.name.as_str()).collect();
             let mut diagnostic =
                 Diagnostic::error(names::UNKNOWN_LAYER, format!("there is no layer `{}`", shown.join(".")))

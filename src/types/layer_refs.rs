@@ -39,9 +39,14 @@ impl Body<'_> {
     /// The layer or array of layers that an expression refers to; `None` if it is something else.
     pub(super) fn layer_ref(&mut self, expr: &ast::Expr) -> Option<LayerRef> {
         match &expr.kind {
-            ast::ExprKind::Name(name) => self.layer_ref_of_name(&name.name),
+            ast::ExprKind::Name(name) => self.layer_ref_of_name(name),
             ast::ExprKind::Field { base, name } => match self.layer_ref(base)? {
-                LayerRef::Layer(instance, path) => self.member_layer_ref(&instance, &path, &name.name),
+                LayerRef::Layer(instance, path) => {
+                    if let Some(index) = self.items.layer(instance.layer).field(&name.name) {
+                        self.refer_field(name, instance.layer, index);
+                    }
+                    self.member_layer_ref(&instance, &path, &name.name)
+                }
                 LayerRef::Array { .. } => None,
                 LayerRef::Wrong => Some(LayerRef::Wrong),
             },
@@ -59,15 +64,17 @@ impl Body<'_> {
         }
     }
 
-    pub(super) fn layer_ref_of_name(&mut self, name: &str) -> Option<LayerRef> {
-        match self.lookup(name) {
+    pub(super) fn layer_ref_of_name(&mut self, name: &ast::Ident) -> Option<LayerRef> {
+        match self.resolve(name) {
             Some(Named::Layer(instance, path)) => return Some(LayerRef::Layer(instance, path)),
             Some(Named::Error) => return Some(LayerRef::Wrong),
             Some(Named::Local { .. } | Named::Dim(_)) => return None,
             None => {}
         }
-        let layer = self.items.layer(self.owner?);
-        let index = layer.field(name)?;
+        let owner = self.owner?;
+        let layer = self.items.layer(owner);
+        let index = layer.field(&name.name)?;
+        self.refer_field(name, owner, index);
         let Some(Some(field)) = layer.fields.get(index) else { return Some(LayerRef::Wrong) };
         match &field.ty {
             FieldType::Param(_) | FieldType::State(_) => None,

@@ -11,7 +11,7 @@ use super::generics::{conditions, constant_of, generics, literal, negative_dim};
 use super::items::{ArgDefault, Items, duplicate};
 use super::typed::{Condition, Tensor, Type};
 use crate::diagnostics::codes::{dimensions, entries};
-use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::diagnostics::{Diagnostic, Diagnostics, NameKind};
 use crate::shape::{Dim, Elem, Relation};
 use crate::source::Span;
 use crate::syntax::ast::{self, DimSpec, ExprKind, LayerKind, TypeKind};
@@ -76,12 +76,13 @@ pub(super) fn tensor_type(
         TypeKind::Tensor { elem, .. } => Some(*elem),
         TypeKind::Generic { elem: name, .. } => {
             let elem = scope.elems.get(&name.name).copied();
+            scope.refer(name, diagnostics);
             if elem.is_none() {
                 diagnostics.push(scope.unknown_elem(name));
             }
             elem
         }
-        TypeKind::Named { .. } => elem_named(ty, scope),
+        TypeKind::Named { .. } => elem_named(ty, scope, diagnostics),
         TypeKind::Array { .. } | TypeKind::Tuple(_) | TypeKind::Error => None,
     };
     let shape = shape(ty.dims().unwrap_or_default(), scope, rest, diagnostics);
@@ -89,10 +90,13 @@ pub(super) fn tensor_type(
 }
 
 /// The generic element type that a type names: a scalar.
-pub(super) fn elem_named(ty: &ast::Type, scope: &DimScope) -> Option<Elem> {
+pub(super) fn elem_named(ty: &ast::Type, scope: &DimScope, diagnostics: &mut Diagnostics) -> Option<Elem> {
     match &ty.kind {
         TypeKind::Named { path, generics } if generics.is_empty() => match path.as_slice() {
-            [name] => scope.elems.get(&name.name).copied(),
+            [name] => {
+                scope.refer(name, diagnostics);
+                scope.elems.get(&name.name).copied()
+            }
             _ => None,
         },
         _ => None,
@@ -105,7 +109,7 @@ pub(super) fn value_type(ty: &ast::Type, scope: &DimScope, rest: Rest, diagnosti
         TypeKind::Tensor { .. } | TypeKind::Generic { .. } => {
             tensor_type(ty, scope, rest, diagnostics).map(Type::Tensor)
         }
-        TypeKind::Named { .. } if let Some(elem) = elem_named(ty, scope) => {
+        TypeKind::Named { .. } if let Some(elem) = elem_named(ty, scope, diagnostics) => {
             Some(Type::Tensor(Tensor { elem, shape: Shape::scalar() }))
         }
         TypeKind::Tuple(parts) => {
@@ -127,6 +131,7 @@ pub(super) fn value_type(ty: &ast::Type, scope: &DimScope, rest: Rest, diagnosti
 pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
     let Some(function) = items.functions.get(id) else { return };
     let ast = function.ast;
+    diagnostics.refer(ast.name.span, ast.name.span, NameKind::Function);
     let mut scope = function.owner.map(|owner| items.layer(owner).scope.clone()).unwrap_or_default();
     let own_generics = generics(&ast.generics, &mut scope, diagnostics);
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
@@ -152,7 +157,7 @@ pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diag
             let rest = if param.default.is_some() { rest } else { Rest::Known };
             match &param.ty.kind {
                 TypeKind::Tensor { .. } | TypeKind::Generic { .. } => tensor_type(&param.ty, &scope, rest, diagnostics),
-                TypeKind::Named { .. } if elem_named(&param.ty, &scope).is_some() => {
+                TypeKind::Named { .. } if elem_named(&param.ty, &scope, diagnostics).is_some() => {
                     tensor_type(&param.ty, &scope, rest, diagnostics)
                 }
                 TypeKind::Error => None,

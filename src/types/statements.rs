@@ -389,12 +389,14 @@ impl Body<'_> {
 
     /// The state of the function's own layer with this name, unless a variable shadows it: its
     /// field and its type here.
-    fn state(&self, name: &ast::Ident) -> Option<(usize, Tensor)> {
+    fn state(&mut self, name: &ast::Ident) -> Option<(usize, Tensor)> {
         if self.frames.iter().any(|frame| frame.contains_key(&name.name)) {
             return None;
         }
-        let layer = self.items.layer(self.owner?);
+        let owner = self.owner?;
+        let layer = self.items.layer(owner);
         let index = layer.field(&name.name)?;
+        self.refer_field(name, owner, index);
         let Some(Some(Field { ty: FieldType::State(tensor), .. })) = layer.fields.get(index) else { return None };
         let shape = tensor.shape.substitute(&[], &|name| self.scope.aliases.get(name).cloned());
         Some((index, Tensor { elem: tensor.elem, shape: shape.unwrap_or_else(|| tensor.shape.clone()) }))
@@ -514,6 +516,7 @@ impl Body<'_> {
     }
 
     pub(super) fn target_name(&mut self, name: &ast::Ident) -> Option<(Pattern, Ty)> {
+        self.refer_binding(name);
         let found = self.frames.iter().rev().find_map(|frame| frame.get(&name.name)).cloned();
         match found {
             Some(Binding { what: Named::Local { id, ty, is_var: true }, .. }) => {
@@ -577,7 +580,7 @@ impl Body<'_> {
     }
 
     pub(super) fn tap(&mut self, name: &ast::Ident) -> Option<StmtKind> {
-        let found = self.lookup(&name.name);
+        let found = self.resolve(name);
         if let Some(first) = self.taps.insert(name.name.clone(), name.span) {
             self.diagnostics.push(duplicate("the tap", name, first));
             return None;

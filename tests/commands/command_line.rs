@@ -1,6 +1,7 @@
 //! Does the command give the right exit code, and diagnostics on stderr alone, whatever it is given?
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 
 fn attnc(args: &[&str]) -> Command {
@@ -353,4 +354,44 @@ fn element_types_are_bound() {
     let (code, out, err) = outcome(&[&path, "--entry", "M", "--dim", "E=bf16", "--emit", "ir=-"]);
     let first = out.lines().next().unwrap_or_default();
     assert!(code == 0 && first.contains(" --dim E=bf16") && out.contains("bf16[S, 2]"), "{out}{err}");
+}
+
+/// With `--watch` each change of the file is checked, also when the file was missing meanwhile, until a signal or until nobody
+/// reads the messages any more.
+#[test]
+fn a_watched_file_is_checked_at_each_change() {
+    const GOOD: &str = "fn f(x: f32) -> f32 { x }\n";
+    for ends_by_signal in [true, false] {
+        let (_folder, path) = file("a.attn", GOOD.as_bytes());
+        let mut child = attnc(&["check", "--watch", &path]).stderr(Stdio::piped()).spawn().expect("attnc starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("stderr")).lines();
+        let mut until_it_waits = || {
+            let mut said = Vec::new();
+            loop {
+                said.push(lines.next().expect("attnc runs").expect("text"));
+                if said.last().is_some_and(|line| line.contains("waiting until")) {
+                    return said.join("\n");
+                }
+            }
+        };
+        assert!(until_it_waits().starts_with("no errors; waiting until"));
+        // Of the same length.
+        std::fs::write(&path, GOOD.replace("{ x }", "{ y }")).expect("the file");
+        let said = until_it_waits();
+        assert!(said.contains("there is no `y` here") && said.contains("\nerrors; waiting until"), "{said}");
+        std::fs::remove_file(&path).expect("the file");
+        let said = until_it_waits();
+        assert!(said.contains("cannot read"), "{said}");
+        std::fs::write(&path, GOOD).expect("the file");
+        assert!(until_it_waits().contains("no errors; waiting until"));
+        if ends_by_signal {
+            let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+            assert!(kill.expect("kill").success());
+            assert_eq!(child.wait().expect("attnc ends").signal(), Some(15));
+        } else {
+            drop(lines);
+            std::fs::write(&path, GOOD.replace('x', "z")).expect("the file");
+            assert!(child.wait().expect("attnc ends").success());
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-struct Client {
+pub(crate) struct Client {
     server: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -13,9 +13,9 @@ struct Client {
 }
 
 impl Client {
-    fn start() -> Client {
+    pub(crate) fn start() -> Client {
         let mut server = Command::new(env!("CARGO_BIN_EXE_attnc"))
-            .arg("lsp")
+            .args(["lsp", "--stdio"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -30,13 +30,13 @@ impl Client {
         client
     }
 
-    fn raw(&mut self, body: &str) {
+    pub(crate) fn raw(&mut self, body: &str) {
         let input = self.input.as_mut().unwrap();
         write!(input, "Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
         input.flush().unwrap();
     }
 
-    fn read(&mut self) -> Value {
+    pub(crate) fn read(&mut self) -> Value {
         let mut length = 0;
         loop {
             let mut line = String::new();
@@ -52,12 +52,12 @@ impl Client {
         serde_json::from_slice(&body).unwrap()
     }
 
-    fn notify(&mut self, method: &str, params: Value) {
+    pub(crate) fn notify(&mut self, method: &str, params: Value) {
         self.raw(&json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string());
     }
 
     /// The answer to a request, a result or an error.
-    fn request(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
         self.requests += 1;
         let id = self.requests;
         self.raw(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string());
@@ -70,7 +70,7 @@ impl Client {
     }
 
     /// Opens a program; its diagnostics.
-    fn open(&mut self, uri: &str, text: &str) -> Vec<Value> {
+    pub(crate) fn open(&mut self, uri: &str, text: &str) -> Vec<Value> {
         self.notify(
             "textDocument/didOpen",
             json!({ "textDocument": { "uri": uri, "version": 1, "languageId": "attn", "text": text } }),
@@ -78,7 +78,7 @@ impl Client {
         self.published(uri, 1)
     }
 
-    fn published(&mut self, uri: &str, version: i64) -> Vec<Value> {
+    pub(crate) fn published(&mut self, uri: &str, version: i64) -> Vec<Value> {
         loop {
             let message = self.read();
             let params = &message["params"];
@@ -88,7 +88,7 @@ impl Client {
         }
     }
 
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         assert_eq!(self.request("shutdown", Value::Null), Value::Null);
         self.notify("exit", Value::Null);
         let status = self.server.wait().unwrap();
@@ -98,12 +98,12 @@ impl Client {
     }
 }
 
-fn about(uri: &str) -> Value {
+pub(crate) fn about(uri: &str) -> Value {
     json!({ "textDocument": { "uri": uri }, "position": { "line": 0, "character": 0 } })
 }
 
 /// A text with edits of the protocol applied, positions counted here.
-fn edited(text: &str, edits: &[Value]) -> String {
+pub(crate) fn edited(text: &str, edits: &[Value]) -> String {
     let offset = |position: &Value| {
         let line = usize::try_from(position["line"].as_u64().unwrap()).unwrap();
         let mut units = usize::try_from(position["character"].as_u64().unwrap()).unwrap();
@@ -128,7 +128,7 @@ fn edited(text: &str, edits: &[Value]) -> String {
     out
 }
 
-fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|e| e == extension));

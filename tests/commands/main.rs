@@ -18,6 +18,7 @@ mod import_gguf;
 mod import_refusals;
 mod import_weights;
 mod lsp;
+mod lsp_names;
 mod outputs;
 mod run_arguments;
 mod run_calls;

@@ -106,6 +106,15 @@ fn soft_keywords_are_names_elsewhere() {
     assert_eq!(read.messages, "");
 }
 
+/// A comment after the `>` that closes the generics of a field does not join it to the next line.
+#[test]
+fn fields_with_generics_end_before_comments() {
+    for comment in ["// Of x.", "/// Of x."] {
+        let read = read(&format!("layer A<D> {{\n    a: B<D>  {comment}\n    b: f32[D]\n}}\n"));
+        assert!(!read.messages.contains("error"), "{}", read.messages);
+    }
+}
+
 #[test]
 fn windows_line_ends_and_byte_order_marks_are_read() {
     let read = read("\u{feff}fn f(x: f32[S]) -> f32[S] {\r\n    let y = x\r\n    y\r\n}\r\n");
