@@ -98,7 +98,7 @@ pub(super) fn tiles(
         record.step(Format::Tile, "lowering", &tile::text::print(module));
         record.remark_lines(Format::Tile, "lowering", remarks.0);
     }
-    record.step(Format::Scheduled, "schedule", &tile::text::print(scheduled));
+    record.result(Format::Scheduled, "schedule", &tile::text::print(scheduled));
     record.remark_lines(Format::Scheduled, "schedule", remarks.1);
     let setting = Setting { work: unscheduled.filter(|_| is_gpu), ..Setting::default() };
     record.plans.extend(scheduled.plans.iter().filter_map(|plan| plan_of(scheduled, plan, &setting)));

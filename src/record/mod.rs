@@ -111,16 +111,30 @@ impl Record {
 
     /// Adds a step to a level: its text, as the driver dumps it.
     pub fn step(&mut self, format: Format, name: &str, text: &str) {
-        let lines = text::read(self, format, text);
-        self.step_of(format, name, lines);
+        let text = self.text(format, text);
+        self.push_text(format, name, text);
     }
 
-    /// Adds a step of lines that are already taken apart.
-    fn step_of(&mut self, format: Format, name: &str, read: text::Read) {
-        let ids = read.lines.into_iter().map(|line| self.lines.id(line)).collect();
-        self.texts.push(Text { ids, parts: read.parts });
-        let text = self.texts.len() - 1;
-        let changed = self.last(format).is_none_or(|last| self.texts[last].ids != self.texts[text].ids);
+    /// Adds the result of a level, unless its last step has this text.
+    pub fn result(&mut self, format: Format, name: &str, text: &str) {
+        let text = self.text(format, text);
+        if self.last(format) != Some(text) {
+            self.push_text(format, name, text);
+        }
+    }
+
+    /// The index of a text, which an earlier step may have had too.
+    fn text(&mut self, format: Format, text: &str) -> usize {
+        let read = text::read(self, format, text);
+        let ids: Vec<usize> = read.lines.into_iter().map(|line| self.lines.id(line)).collect();
+        self.texts.iter().position(|text| text.ids == ids).unwrap_or_else(|| {
+            self.texts.push(Text { ids, parts: read.parts });
+            self.texts.len() - 1
+        })
+    }
+
+    fn push_text(&mut self, format: Format, name: &str, text: usize) {
+        let changed = self.last(format) != Some(text);
         self.push(format, Step { name: name.to_string(), changed, text, remarks: Vec::new() });
     }
 
@@ -161,7 +175,10 @@ impl Record {
     fn push(&mut self, format: Format, step: Step) {
         match self.levels.iter_mut().find(|l| l.format == format) {
             Some(level) => level.steps.push(step),
-            None => self.levels.push(Level { format, steps: vec![step] }),
+            None => {
+                let at = self.levels.partition_point(|l| l.format < format);
+                self.levels.insert(at, Level { format, steps: vec![step] });
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::{Location, Record};
 use std::collections::BTreeMap;
 
 /// The levels of a record, in the order of the pipeline.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Format {
     /// Graph IR; its steps are passes.
     Graph,
@@ -78,7 +78,8 @@ fn ir(record: &Record, format: Format, text: &str) -> Read {
     let mut read = Read { lines: Vec::new(), parts: Vec::new() };
     // Locations of launches, by kernel.
     let mut launches: BTreeMap<String, Vec<Location>> = BTreeMap::new();
-    for written in text.lines() {
+    // The head says how far a schedule got, which the name of the step says too.
+    for written in text.lines().filter(|line| !line.starts_with("scheduled \"")) {
         let (text, at) = without_location(record, written);
         if let Some(name) = head(&text) {
             read.parts.push((name, read.lines.len()));

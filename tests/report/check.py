@@ -53,6 +53,34 @@ def expected(record, name):
     return out
 
 
+def steps(browser, record, name):
+    """The steps of the schedule: a diff shows the lines of both steps, and a name is marked in its own text only."""
+    level = next((level for level in record["levels"] if level["name"] == "scheduled"), {"steps": []})
+    changed = [n for n, step in enumerate(level["steps"]) if step["changed"]]
+    assert len(changed) > 2, (name, level["steps"])
+    plain = lambda rows: [re.sub(NAME, "%", re.sub(r"\s+", " ", row)) for row in rows]
+    for before, now in zip(changed, changed[1:]):
+        own, old = ([line[0] for line in texts(record, {"steps": level["steps"][:n + 1]})] for n in (now, before))
+        rows = browser.value(f"""(() => {{ const c = columns.find((c) => c.key === 'scheduled'); c.show({now}, true);
+            return c.rows.map((r) => [r.kind, r.text]); }})()""")
+        assert [t for kind, t in rows if kind != "del"] == own, (name, level["steps"][now]["name"])
+        kept = plain(t for kind, t in rows if kind != "add")
+        assert sorted(kept) == sorted(plain(old)), (name, level["steps"][now]["name"])
+        assert any(kind in ("add", "del") for kind, _ in rows), (name, level["steps"][now]["name"])
+    # A value of the step before the last: in its own text its name, after the last step its location.
+    lines = texts(record, {"steps": level["steps"][:changed[-2] + 1]})
+    value, places, part = next((m.group(1), at, own) for t, at, own, _, _ in lines[::-1]
+                               if own.startswith("kernel") and at and (m := re.match(r" +(%\d+) = ", t)))
+    browser.value(f"columns.find((c) => c.key === 'scheduled').show({changed[-2]}, false)")
+    browser.click(*resting(browser, "scheduled", value, part))
+    marked = [[row["text"] for row in browser.value("report.marked()")["scheduled"]]]
+    browser.value(f"columns.find((c) => c.key === 'scheduled').show({changed[-1]}, false)")
+    marked.append([row["text"] for row in browser.value("report.marked()")["scheduled"]])
+    assert marked[0] == [t for t, _, own, _, _ in lines if own == part and value in NAME.findall(t)], (name, value)
+    assert marked[1] == [t for t, at, _, _, _ in texts(record, level) if any(p in places for p in at)], (name, value)
+    browser.key("Escape")
+
+
 def last_value(record):
     """A value of the first function that has a location: the last one."""
     graph = texts(record, next(level for level in record["levels"] if level["name"] == "graph"))
@@ -61,11 +89,11 @@ def last_value(record):
     return found[-1]
 
 
-def centre(browser, column, name):
+def centre(browser, column, name, part=""):
     """Where a value is on the screen, after scrolling its definition into view."""
     return browser.value(f"""(() => {{
         const c = columns.find((c) => c.key === '{column}');
-        const i = c.rows.findIndex((r) => r.text.trimStart().startsWith('{name} = '));
+        const i = c.rows.findIndex((r) => r.part.startsWith('{part}') && r.text.trimStart().startsWith('{name} = '));
         c.box.scrollTop = Math.max(0, i * 20 - 60); c.draw();
         const v = [...c.sheet.querySelectorAll(`[data-i="${{i}}"] .v`)].find((e) => e.textContent === '{name}');
         const r = v.getBoundingClientRect();
@@ -73,11 +101,11 @@ def centre(browser, column, name):
     }})()""")
 
 
-def resting(browser, column, name):
+def resting(browser, column, name, part=""):
     """The same, once the page has its final layout: a loaded machine takes a while."""
     place = None
     for _ in range(100):
-        now = centre(browser, column, name)
+        now = centre(browser, column, name, part)
         if now == place:
             break
         place = now
@@ -99,6 +127,7 @@ def check(browser, attnc, folder, name, options):
     for level, lines in expected(data, value).items():
         own = [row["text"] for row in marked[level]]
         assert own == lines, f"{name}: {value} in {level}: {len(own)} lines are marked, {len(lines)} expected"
+    steps(browser, data, name)
     # The longest of several clicks, until the page is laid out again.
     took = browser.value("""Math.max(...[...columns[1].sheet.querySelectorAll('.v')].slice(0, 12).map((v) => {
         const start = performance.now();

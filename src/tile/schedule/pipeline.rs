@@ -113,6 +113,7 @@ pub fn schedule_for(
     let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
     let Some(next) = next.or(is_open.then_some(0)) else { return Ok(module.clone()) };
     let mut observer = Observer::new(watch, sink, "tir");
+    observer.begin("lowering", || text::print(module));
     let mut log = Log { options };
     let mut step = "";
     let mut refused = None;
