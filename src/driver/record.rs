@@ -16,7 +16,7 @@ use crate::tile::text::Owner;
 use crate::tile::{Cpu, PlanVariant};
 use crate::types::{self, typed::Program};
 use crate::vector::routine::text::print_with;
-use crate::{ir, lowering, report, tile};
+use crate::{ir, lowering, report, ssa, tile};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -165,7 +165,9 @@ pub(super) fn vectors(s: &mut Session, module: &tile::Module, cpu: Cpu) {
             for (_, label) in &mut lowered.routine.params {
                 *label = tile::text::with_names(label, owner, module);
             }
-            let origin = |i| line_of.get(&lowered.origins[i].unwrap_or(run)).map(|line| format!("of {line}"));
+            // The loops belong to the run.
+            let of = |i: Option<ssa::Inst>| i.and_then(|i| lowered.origins[i]).unwrap_or(run);
+            let origin = |i| line_of.get(&of(i)).map(|line| format!("of {line}"));
             text += &print_with(&lowered.routine, origin);
             text.push('\n');
         }

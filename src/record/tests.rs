@@ -76,7 +76,7 @@ fn code_names_the_line_of_its_operation() {
     let j = json_of(&r);
     let lines = j["lines"].as_array().cloned().unwrap_or_default();
     let of = |text: &str| lines.iter().find(|l| l[0] == text).map(|l| l[2].clone());
-    assert_eq!(of("    push rbp"), Some(Value::Null));
+    assert_eq!(of("    push rbp"), Some(json!(0)));
     assert_eq!(of("    mov rax, rbx"), Some(json!(3)));
     assert_eq!(of("    ld.f32;"), Some(json!(3)));
 }
