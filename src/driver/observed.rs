@@ -23,8 +23,8 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// By the options; `record`: the steps are recorded too. The module is verified after each step if that is asked for, and
-    /// otherwise after the last one.
+    /// By the options; `record`: the steps are recorded too. The module is verified after each step
+    /// if that is asked for, and otherwise after the last one.
     pub(super) fn new(
         asked: &PassOptions,
         watch: &Watch,

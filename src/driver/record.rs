@@ -16,8 +16,8 @@ use crate::tile::text::Owner;
 use crate::tile::{Cpu, PlanVariant};
 use crate::types::{self, typed::Program};
 use crate::vector::routine::text::print_with;
-use crate::{ir, lowering, report, ssa, tile};
-use std::collections::BTreeMap;
+use crate::{ir, lowering, report, tile};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The value of each run-time dimension for which memory and costs are evaluated.
@@ -96,12 +96,25 @@ pub(super) fn tiles(
     record.target = target.to_string();
     if let Some(module) = unscheduled {
         record.step(Format::Tile, "lowering", &tile::text::print(module));
+        record.operations.insert(Format::Tile, operations(module));
         record.remark_lines(Format::Tile, "lowering", remarks.0);
     }
     record.result(Format::Scheduled, "schedule", &tile::text::print(scheduled));
+    record.operations.insert(Format::Scheduled, operations(scheduled));
     record.remark_lines(Format::Scheduled, "schedule", remarks.1);
     let setting = Setting { work: unscheduled.filter(|_| is_gpu), ..Setting::default() };
     record.plans.extend(scheduled.plans.iter().filter_map(|plan| plan_of(scheduled, plan, &setting)));
+}
+
+/// The kernels with the operations that they are launched for.
+fn operations(module: &tile::Module) -> BTreeSet<(String, usize, u32)> {
+    let all = module.plans.iter().flat_map(|plan| plan.body.insts());
+    let launched = all.filter_map(|(_, _, data)| {
+        let tile::Op::Plan(tile::PlanOp::Launch { kernel }) = &data.op else { return None };
+        let (function, value) = data.loc.graph_operation()?;
+        Some((kernel.clone(), function, value))
+    });
+    launched.collect()
 }
 
 /// Memory and costs of a plan of an entry point.
@@ -166,8 +179,10 @@ pub(super) fn vectors(s: &mut Session, module: &tile::Module, cpu: Cpu) {
                 *label = tile::text::with_names(label, owner, module);
             }
             // The loops belong to the run.
-            let of = |i: Option<ssa::Inst>| i.and_then(|i| lowered.origins[i]).unwrap_or(run);
-            let origin = |i| line_of.get(&of(i)).map(|line| format!("of {line}"));
+            let origin = |i: Option<_>| {
+                let of = i.and_then(|i| lowered.origins[i]).unwrap_or(run);
+                line_of.get(&of).map(|line| format!("of {line}"))
+            };
             text += &print_with(&lowered.routine, origin);
             text.push('\n');
         }

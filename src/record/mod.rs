@@ -15,6 +15,7 @@ pub use lines::Line;
 use lines::{Lines, Text};
 pub use plans::{KernelCost, Plan};
 use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 pub use text::Format;
 
 /// Version of the format; it changes whenever a reader of the previous one would misread it.
@@ -95,6 +96,9 @@ pub struct Record {
     pub expressions: Vec<Expression>,
     /// Plans with their memory and costs.
     pub plans: Vec<Plan>,
+    /// Before and after the schedule: which operations of graph IR a kernel was launched for, as the
+    /// kernel, the number of the function, and the number of the value.
+    pub operations: BTreeMap<Format, BTreeSet<(String, usize, u32)>>,
     remarks: Vec<Remark>,
     levels: Vec<Level>,
     lines: Lines,
@@ -182,6 +186,23 @@ impl Record {
         }
     }
 
+    /// The operations of each kernel by level and name: functions by name, values as in their texts.
+    fn kernels(&self) -> Value {
+        let graph = self.last(Format::Graph).map(|text| &self.texts[text].parts[..]).unwrap_or_default();
+        let functions: Vec<&String> =
+            graph.iter().map(|(name, _)| name).filter(|name| name.starts_with("func ")).collect();
+        let mut levels = Map::new();
+        for (format, operations) in &self.operations {
+            let mut kernels: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+            for (kernel, function, value) in operations {
+                let Some(function) = functions.get(*function) else { continue };
+                kernels.entry(kernel).or_default().push(json!([function, format!("%{value}")]));
+            }
+            levels.insert(format.name().into(), json!(kernels));
+        }
+        Value::Object(levels)
+    }
+
     /// The record as one JSON document, with a final newline.
     pub fn json(&self) -> String {
         let files: Vec<Value> = self.files.iter().map(|f| json!({"name": f.name, "text": f.text})).collect();
@@ -204,6 +225,7 @@ impl Record {
             "levels": levels,
             "lines": self.lines.json(),
             "texts": texts,
+            "kernels": self.kernels(),
             "plans": self.plans.iter().map(|p| p.json(self)).collect::<Vec<_>>(),
         });
         format!("{document}\n")

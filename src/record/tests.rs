@@ -36,7 +36,7 @@ fn the_steps_of_a_level_share_texts_with_others() {
     r.step(Format::Tile, "lowering", tiles);
     r.result(Format::Tile, "schedule", "");
     let j = json_of(&r);
-    // Levels are in the order of the pipeline, whichever came first; a result that is there already is no step.
+    // Levels are in the order of the pipeline, whichever came first; a known result adds no step.
     let steps: Vec<_> = (0..2).map(|n| json!([j["levels"][n]["name"], j["levels"][n]["steps"]])).collect();
     let step = |name: &str, text: usize| json!({"name": name, "changed": true, "text": text, "remarks": []});
     assert_eq!(steps[0], json!(["tile", [step("lowering", 0), step("schedule", 2)]]));

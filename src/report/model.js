@@ -161,13 +161,16 @@ const defines = (row, name) => row.text.trimStart().startsWith(name + ' = ');
 
 // What a click on a row, or on a value in it, selects.
 function selectionOf(column, row, name) {
-  const source = column.rows.source, selection = { column: column.key, source, part: row.part, name, places: new Set(), lines: new Set(), target: null, row };
+  const source = column.rows.source;
+  const selection = { column: column.key, source, part: row.part, name, places: new Set(), lines: new Set(), target: null, row };
   if (row.line) {
     for (const p of placesOfLine.get(row.line) || []) selection.places.add(p);
     selection.lines.add(row.line);
     return selection;
   }
   let origin = row;
+  // In graph IR, a value is its operation's; `%7.2` is inside that of `%7`.
+  if (column.key === 'graph') selection.operation = [row.part, (name || (/^\s*(%\S+) = /.exec(row.text) || [])[1] || '').split('.')[0]].join();
   if (name) {
     const own = (indexed(column.rows).part.get(row.part) || []).map((i) => column.rows[i]);
     const found = own.find((r) => defines(r, name));
@@ -178,6 +181,16 @@ function selectionOf(column, row, name) {
   if (column.key === 'scheduled' && source === scheduled.steps.at(-1).text && origin.offset != null) selection.target = { part: row.part, of: origin.offset };
   if (CODE.has(column.key) && origin.of != null) selection.target = { part: row.part, of: origin.of };
   return selection;
+}
+
+// The kernels that were launched for an operation of graph IR; null if none is known.
+function kernelsOf(column, rows, operation) {
+  const tile = R.levels.find((l) => l.name === 'tile');
+  const before = column.key === 'tile' || tile && rows.source === tile.steps.at(-1).text;
+  const after = CODE.has(column.key) || scheduled && rows.source === scheduled.steps.at(-1).text;
+  const known = operation && (before ? R.kernels.tile : after ? R.kernels.scheduled : null) || {};
+  const found = Object.keys(known).filter((k) => known[k].some((o) => o.join() === operation)).map((k) => 'kernel ' + k);
+  return found.length ? found : null;
 }
 
 // The rows of a column that belong to a selection, in order.
@@ -197,8 +210,11 @@ function found(column, rows, s) {
     return (index.part.get(s.target.part) || []).filter((i) => rows[i].offset === s.target.of);
   }
   if (same && !s.row.line && !s.places.size) return [rows.indexOf(s.row)].filter((i) => i >= 0);
-  const marks = new Uint8Array(rows.length), out = [];
-  for (const key of column.key === 'source' ? s.lines : s.places) for (const i of index.place.get(key) || []) marks[i] = 1;
+  const marks = new Uint8Array(rows.length), out = [], kernels = kernelsOf(column, rows, s.operation);
+  for (const key of column.key === 'source' ? s.lines : s.places) for (const i of index.place.get(key) || []) {
+    if (!kernels || !rows[i].part.startsWith('kernel ') || kernels.includes(rows[i].part)) marks[i] = 1;
+  }
+  if (kernels && !s.name.includes('.')) for (const part of kernels) for (const i of index.part.get(part) || []) if (rows[i].at.length) marks[i] = 1;
   for (let i = 0; i < marks.length; i++) if (marks[i]) out.push(i);
   return out;
 }

@@ -66,7 +66,7 @@ function valuePanel() {
 
 function table(heads, rows, classes = []) {
   const t = make('table'), tr = t.appendChild(make('thead')).appendChild(make('tr')), body = t.appendChild(make('tbody'));
-  heads.forEach((h, i) => tr.append(make('th', { scope: 'col', class: classes[i] || '' }, h)));
+  heads.forEach((h, i) => tr.append(h ? make('th', { scope: 'col', class: classes[i] || '' }, h) : make('td')));
   for (const row of rows) {
     const tr = body.appendChild(make('tr'));
     row.forEach((cell, i) => {
@@ -146,7 +146,7 @@ function aboutPanel() {
   const steps = R.levels.flatMap((l) => l.steps.map((s) => [l.title, s.name, s.changed ? count(idsOf(s.text).length, 'line') : 'unchanged']));
   const details = make('details');
   details.append(make('summary', {}, 'Steps'), table(['level', 'step', 'text'], steps, ['', 'code']));
-  return [table(['key', 'does'], rows, ['', 'text']), make('p', {}, `Record version ${R.version}; ${count(R.lines.length, 'different line')}. Columns mark lines by name in their own column, by origin between scheduled tile IR and code, and by source location elsewhere.`), details];
+  return [table(['key', 'does'], rows, ['', 'text']), make('p', {}, `Record version ${R.version}; ${count(R.lines.length, 'different line')}. Columns mark lines by name in their own column, by origin between scheduled tile IR and code, kernels by the operations that they are launched for, and by source location elsewhere.`), details];
 }
 
 function start() {

@@ -102,7 +102,9 @@ class Column {
     let html = '';
     for (let i = first; i < last; i++) html += this.row(rows[i], i);
     this.sheet.innerHTML = html;
-    this.box.setAttribute('aria-activedescendant', `${this.key}-${this.cursor}`);
+    // The cursor may be out of sight.
+    const drawn = this.cursor >= first && this.cursor < last;
+    if (drawn) this.box.setAttribute('aria-activedescendant', `${this.key}-${this.cursor}`); else this.box.removeAttribute('aria-activedescendant');
   }
 
   row(row, i) {
@@ -112,7 +114,7 @@ class Column {
     const style = `top:${i * ROW}px` + (hit ? `;--h:var(--c${hit.colour})` : '');
     const number = row.number ? `<span class="n" aria-hidden="true">${row.number}</span>` : '';
     const text = row.line ? this.sourceText(row, hit) : marked(row.text, named ? hit.name : '', cursor ? this.token : -1);
-    return `<div class="${classes}" role="option" id="${this.key}-${i}" aria-selected="${!!hit}" aria-posinset="${i + 1}" aria-setsize="${this.rows.length}" data-i="${i}" style="${style}" title="${row.text.length > 90 ? esc(row.text) : ''}">${number}<span>${text || ' '}</span></div>`;
+    return `<div class="${classes}" role="option" id="${this.key}-${i}" ${row.text.trim() ? '' : 'aria-label="empty line" '}aria-selected="${!!hit}" aria-posinset="${i + 1}" aria-setsize="${this.rows.length}" data-i="${i}" style="${style}" title="${row.text.length > 90 ? esc(row.text) : ''}">${number}<span>${text || ' '}</span></div>`;
   }
 
   // A source line: the expressions of a selection are marked.

@@ -1,12 +1,15 @@
 """Opens reports in Chromium and checks them: `python3 tests/report/check.py ATTNC [--times] [--screens FOLDER]`.
 
 A report makes no request, raises no error, and marks exactly the lines that its record relates; the keyboard alone
-reaches and selects values. With --times, pages open in a second and a click takes at most 50 ms. Exits with 3 where there
-is no Chromium."""
+reaches everything and selects values; axe (from npm, where there is one) finds nothing serious. Screenshots are compared
+with golden/, where Chromium and its fonts are those of golden/made_with; --accept makes them again. With --times, pages
+open in a second and a click takes at most 50 ms. Exits with 3 where there is no Chromium."""
 
+import base64
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,8 +49,12 @@ def expected(record, name):
     for level, lines in levels.items():
         if level == "graph":
             continue
+        known = record["kernels"].get("tile" if level == "tile" else "scheduled", {})
+        kernels = {f"kernel {kernel}" for kernel, operations in known.items() if [part, name] in operations}
         out[level] = [t for t, at, own, of, _ in lines
-                      if any(p in places for p in (at or here.get((own, of), [])))]
+                      if ((at or here.get((own, of), [])) if own in kernels else
+                          (not kernels or not own.startswith("kernel "))
+                          and any(p in places for p in (at or here.get((own, of), []))))]
     rows = sorted({(f, line) for f, line, _ in places})
     out["source"] = [record["files"][f]["text"].split("\n")[line - 1] for f, line in rows]
     return out
@@ -79,6 +86,18 @@ def steps(browser, record, name):
     assert marked[0] == [t for t, _, own, _, _ in lines if own == part and value in NAME.findall(t)], (name, value)
     assert marked[1] == [t for t, at, _, _, _ in texts(record, level) if any(p in places for p in at)], (name, value)
     browser.key("Escape")
+
+
+def exact(record, name):
+    """Each kernel is launched for operations that graph IR has, or for a plan's own work."""
+    graph = texts(record, record["levels"][0])
+    defined = {(own, m.group(1)) for t, _, own, _, _ in graph if (m := re.match(r" +(%\d+) = ", t))}
+    for level in ("tile", "scheduled"):
+        lines = texts(record, next(one for one in record["levels"] if one["name"] == level))
+        kernels = {own[7:] for _, _, own, _, _ in lines if own.startswith("kernel ")}
+        known = record["kernels"][level]
+        assert kernels == set(known), (name, level, kernels ^ set(known))
+        assert {tuple(o) for operations in known.values() for o in operations} <= defined, (name, level)
 
 
 def last_value(record):
@@ -137,6 +156,7 @@ def check(browser, attnc, folder, name, options):
         bridges();
         return performance.now() - start;
     }))""")
+    exact(data, name)
     assert not browser.errors, browser.errors
     size = (html.stat().st_size, record.stat().st_size)
     print(f"{name} {' '.join(options)}: html {size[0]} bytes, record {size[1]} bytes, "
@@ -167,6 +187,48 @@ def keyboard(browser, page):
     assert browser.value("document.activeElement.id") == "search"
 
 
+def reachable(browser, page):
+    """Tab reaches whatever can be clicked, in each panel; arrows choose the panel, the line and the value."""
+    wanted = """[...document.querySelectorAll('button, input, summary, [tabindex="0"]')].filter((e) =>
+        e.checkVisibility() && !e.disabled && e.tabIndex >= 0)"""
+    browser.open(page)
+    for panel in browser.value("Object.keys(PANELS)"):
+        assert browser.value("panel") == panel
+        browser.value(f"window.reached = new Set(); window.wanted = {wanted}; document.body.focus()")
+        count = browser.value("wanted.length")
+        for _ in range(count + 2):
+            browser.key("Tab")
+            browser.value("reached.add(document.activeElement), 0")
+        lost = browser.value("wanted.filter((e) => !reached.has(e)).map((e) => e.outerHTML.slice(0, 90))")
+        assert not lost, f"{panel}: Tab does not reach {lost}"
+        browser.value(f"document.getElementById('panel-{panel}').focus()")
+        browser.key("ArrowRight")
+    assert browser.value("panel") == "value", "the arrow after the last panel returns to the first"
+
+
+def accessible(browser, page):
+    """axe finds nothing serious or critical on any panel, narrow and wide, light and dark, with six selections."""
+    axe = ROOT / "build/npm/node_modules/axe-core/axe.min.js"
+    if not axe.exists() and shutil.which("npm"):
+        axe.parents[2].mkdir(parents=True, exist_ok=True)
+        subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent", "axe-core@4.10"], cwd=axe.parents[2],
+                       check=False)
+    if not axe.exists():
+        print("tests/report/check.py: axe could not be fetched; the page's accessibility is not judged")
+        return
+    for width, dark in [(1280, False), (1280, True), (390, False), (390, True)]:
+        browser.open(page, width, 800, dark)
+        browser.value(axe.read_text() + ";0")
+        browser.value("""(() => { const c = columns[1];
+            c.rows.filter((r) => /^ +%\\d+ = /.test(r.text)).slice(-6).forEach((r, i) => {
+                c.cursor = c.rows.indexOf(r); c.choose(names(r.text)[0], i > 0); }); })()""")
+        for panel in browser.value("Object.keys(PANELS)"):
+            found = browser.value(f"""(showPanel('{panel}'), axe.run()).then((r) => r.violations
+                .filter((v) => v.impact === 'serious' || v.impact === 'critical')
+                .map((v) => [v.id, v.nodes.length, v.nodes[0].html.slice(0, 120)]))""")
+            assert not found, (width, dark, panel, found)
+
+
 def errors(browser, attnc, folder):
     """A program with an error has a report of the stages that it reached."""
     program, html = folder / "wrong.attn", folder / "wrong.html"
@@ -192,6 +254,41 @@ def screens(browser, page, folder):
             browser.screenshot(folder / f"report-{width}-{'dark' if dark else 'light'}.png")
 
 
+def golden(browser, page, folder):
+    """At most 0.005 % of the pixels differ from the kept screenshots. Other versions of Chromium and other fonts draw
+    other pixels: with these, nothing is compared."""
+    kept = ROOT / "tests/report/golden"
+    fonts = [subprocess.run(["fc-match", "-f", "%{file|basename}", name], capture_output=True, text=True,
+                            check=False).stdout if shutil.which("fc-match") else "" for name in ("system-ui", "monospace")]
+    made_with = ", ".join([browser.call("Browser.getVersion")["product"], *fonts]) + "\n"
+    if "--accept" in sys.argv:
+        kept.mkdir(exist_ok=True)
+        screens(browser, page, kept)
+        (kept / "made_with").write_text(made_with)
+    if (kept / "made_with").read_text() != made_with:
+        print(f"tests/report/check.py: screenshots are not compared: they were made with "
+              f"{(kept / 'made_with').read_text().strip()}, here is {made_with.strip()}")
+        return
+    screens(browser, page, folder)
+    browser.open(page)
+    browser.call("Page.navigate", url="about:blank")
+    for image in sorted(kept.glob("*.png")):
+        pair = [base64.b64encode((where / image.name).read_bytes()).decode() for where in (kept, folder)]
+        differ = browser.value("""(async () => {
+            const pixels = async (data) => {
+                const image = new Image();
+                image.src = 'data:image/png;base64,' + data;
+                await image.decode();
+                const canvas = new OffscreenCanvas(image.width, image.height).getContext('2d');
+                canvas.drawImage(image, 0, 0);
+                return new Uint32Array(canvas.getImageData(0, 0, image.width, image.height).data.buffer);
+            };
+            const [a, b] = [await pixels('%s'), await pixels('%s')];
+            return a.length === b.length ? a.filter((x, i) => x !== b[i]).length / a.length : 1;
+        })()""" % tuple(pair))
+        assert differ <= 5e-5, f"{image.name}: {differ:.3%} of the pixels differ; look at it, then --accept"
+
+
 def main():
     if chromium() is None:
         print("tests/report/check.py: there is no Chromium; reports are not opened")
@@ -204,6 +301,11 @@ def main():
             for example, options in CASES:
                 check(browser, attnc, folder, example, options)
             keyboard(browser, folder / "report.html")
+            subprocess.run([attnc, "02_self_attention.attn", f"--emit=html={folder / 'report.html'}"], check=True,
+                           cwd=ROOT / "examples")
+            reachable(browser, folder / "report.html")
+            accessible(browser, folder / "report.html")
+            golden(browser, folder / "report.html", folder)
             errors(browser, attnc, folder)
             if "--screens" in sys.argv:
                 out = pathlib.Path(sys.argv[sys.argv.index("--screens") + 1])

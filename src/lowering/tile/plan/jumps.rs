@@ -7,8 +7,7 @@
 use super::super::map;
 use super::super::region::buffer_type;
 use super::Lowering;
-use crate::ir::{self, Terminator, Value};
-use crate::ssa::ValueDef;
+use crate::ir::{self, Terminator, Value, ValueDef};
 use crate::tile::{self, View};
 
 impl Lowering<'_> {
@@ -119,7 +118,7 @@ impl Lowering<'_> {
         self.launch(call)
     }
 
-    /// What follows is located where a value is computed; for a block argument, the first value
+    /// Locates the next instructions where a value is computed; for a block argument, the first value
     /// passed to it that has a location.
     fn at_value(&mut self, v: Value) {
         let mut values = vec![v];
