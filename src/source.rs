@@ -73,8 +73,8 @@ impl fmt::Display for LineColumn {
 /// The source location of an instruction: file (0 is the module's own, others index the module's
 /// list of files from 1), line and column from 1. Line 0 means that the location is unknown.
 ///
-/// What is made from an operation of graph IR copies its location, and so knows it: two operations
-/// may have the same place. Comparisons and texts know only the place.
+/// Instructions made from an operation of graph IR copy its location, which also has the number of
+/// the operation, since two may have the same place. Comparisons and texts see only the place.
 #[derive(Clone, Copy, Default)]
 pub struct Loc {
     /// Index of the file.

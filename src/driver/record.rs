@@ -6,6 +6,7 @@
 
 use super::outputs::Outputs;
 use super::session::{CommandError, Session};
+use crate::bench::{self, Report};
 use crate::cli::EmitKind;
 use crate::diagnostics::json;
 use crate::passes::{Changed, Outcome, Step};
@@ -17,6 +18,7 @@ use crate::tile::{Cpu, PlanVariant};
 use crate::types::{self, typed::Program};
 use crate::vector::routine::text::print_with;
 use crate::{ir, lowering, report, tile};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -25,13 +27,25 @@ const SIZE: i64 = 128;
 
 /// Begins a record, if it is an output.
 pub(super) fn begin(s: &mut Session, out: &Outputs) {
-    if !is_asked(out) {
-        return;
+    if is_asked(out) {
+        start(s, out.command());
     }
+}
+
+/// Begins a record.
+pub(super) fn start(s: &mut Session, command: &str) {
     let mut record = Box::new(Record::default());
-    record.command = out.command().to_string();
+    record.command = command.to_string();
     record.files = files(s);
     s.record = Some(record);
+}
+
+/// Records the measurements of `attnc bench`, which are JSON, and their picture.
+pub(super) fn measured(s: &mut Session, report: &Report) {
+    let Some(record) = s.record.as_deref_mut() else { return };
+    let mut numbers: Value = serde_json::from_str(&bench::json(report)).unwrap_or_default();
+    numbers["picture"] = bench::picture(report).into();
+    record.measured = numbers;
 }
 
 /// Is a record or its page an output?

@@ -96,9 +96,11 @@ pub struct Record {
     pub expressions: Vec<Expression>,
     /// Plans with their memory and costs.
     pub plans: Vec<Plan>,
-    /// Before and after the schedule: which operations of graph IR a kernel was launched for, as the
-    /// kernel, the number of the function, and the number of the value.
+    /// Before and after the schedule: the operations of graph IR that kernels were launched for, as
+    /// the kernel, the number of the function, and the number of the value.
     pub operations: BTreeMap<Format, BTreeSet<(String, usize, u32)>>,
+    /// The measurements of `attnc bench`; null without them.
+    pub measured: Value,
     remarks: Vec<Remark>,
     levels: Vec<Level>,
     lines: Lines,
@@ -186,7 +188,7 @@ impl Record {
         }
     }
 
-    /// The operations of each kernel by level and name: functions by name, values as in their texts.
+    /// The operations of each kernel by level and name: functions by name, values as in the texts.
     fn kernels(&self) -> Value {
         let graph = self.last(Format::Graph).map(|text| &self.texts[text].parts[..]).unwrap_or_default();
         let functions: Vec<&String> =
@@ -226,6 +228,7 @@ impl Record {
             "lines": self.lines.json(),
             "texts": texts,
             "kernels": self.kernels(),
+            "measured": self.measured,
             "plans": self.plans.iter().map(|p| p.json(self)).collect::<Vec<_>>(),
         });
         format!("{document}\n")

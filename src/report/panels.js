@@ -126,8 +126,21 @@ function memoryPanel() {
   return out.length ? out : make('p', {}, 'No plan needs working memory.');
 }
 
+// What `attnc bench` measured: each kernel under the ceilings of the machine, and the same as a table.
+function measuredTable() {
+  const m = R.measured, figure = make('figure'), sizes = Object.entries(m.sizes || {}).map(([k, v]) => `${k} = ${v}`).join(', ');
+  figure.append(make('figcaption', {}, `${m.entry}${sizes ? ' for ' + sizes : ''}: ${(m.seconds * 1e3).toFixed(3)} ms per call, the median of ${m.calls}`));
+  // The picture has a style of its own.
+  figure.appendChild(make('div', { role: 'img', 'aria-label': 'Roofline; the table below has the same content' })).attachShadow({ mode: 'open' }).innerHTML = m.picture;
+  const share = (x) => x == null ? '' : (x * 100).toFixed(1) + ' %';
+  figure.append(table(['kernel', 'written at', 'launches', 'time', 'share', 'GFLOP/s', 'GB/s', 'of the ceiling', 'limit'], m.kernels.map((k) => [
+    k.kernel, k.source, k.launches, (k.seconds * 1e6).toFixed(2) + ' µs', share(k.share), (k.flops_per_second / 1e9).toFixed(1), (k.bytes_per_second / 1e9).toFixed(1),
+    share(k.bound === 'compute' ? k.of_flops_ceiling : k.of_bandwidth_ceiling), k.bound === 'compute' ? k.products : k.memory]), ['code', 'code', '', '', '', '', '', '', 'code']));
+  return figure;
+}
+
 function costsPanel() {
-  const out = [];
+  const out = R.measured ? [measuredTable()] : [];
   for (const plan of R.plans) {
     out.push(make('p', {}, planName(plan) + (plan.note ? `: not counted, ${plan.note}` : '')));
     if (!plan.costs.length) continue;

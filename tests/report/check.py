@@ -241,6 +241,24 @@ def errors(browser, attnc, folder):
     assert not browser.errors, browser.errors
 
 
+def measured(browser, attnc, folder):
+    """The page of `attnc bench` shows each kernel with its time; its record has the numbers of --json."""
+    html, record, numbers = folder / "bench.html", folder / "bench.json", folder / "numbers.json"
+    subprocess.run([attnc, "bench", ROOT / "examples/02_self_attention.attn", "--size", "S=16", "--seconds", "0.01", "--html", html,
+                    "--record", record, "--json", numbers], check=True, capture_output=True)
+    data, plain = json.loads(record.read_text()), json.loads(numbers.read_text())
+    for one, other in zip(data["measured"]["kernels"], plain["kernels"], strict=True):
+        assert one["kernel"] == other["kernel"] and one["flops"] == other["flops"], (one, other)
+        assert abs(one["seconds"] - other["seconds"]) <= 1e-12, (one, other)
+    browser.open(html)
+    rows = browser.value("""(showPanel('costs'), [...document.querySelector('figure table tbody').rows].map((r) =>
+        [r.cells[0].textContent, r.cells[3].textContent]))""")
+    assert rows == [[k["kernel"], f"{k['seconds'] * 1e6:.2f} µs"] for k in plain["kernels"]], rows
+    shown = browser.value("document.querySelector('figure [role=img]').shadowRoot.querySelectorAll('circle').length")
+    assert shown >= len(rows), shown
+    assert browser.requests == [f"file://{html}"] and not browser.errors, (browser.requests, browser.errors)
+
+
 def screens(browser, page, folder):
     for width, height in [(1280, 800), (390, 800)]:
         for dark in [False, True]:
@@ -307,6 +325,7 @@ def main():
             accessible(browser, folder / "report.html")
             golden(browser, folder / "report.html", folder)
             errors(browser, attnc, folder)
+            measured(browser, attnc, folder)
             if "--screens" in sys.argv:
                 out = pathlib.Path(sys.argv[sys.argv.index("--screens") + 1])
                 out.mkdir(parents=True, exist_ok=True)

@@ -118,8 +118,8 @@ impl Lowering<'_> {
         self.launch(call)
     }
 
-    /// Locates the next instructions where a value is computed; for a block argument, the first value
-    /// passed to it that has a location.
+    /// Locates the next instructions where a value is computed; for a block argument, the first
+    /// value passed to it that has a location.
     fn at_value(&mut self, v: Value) {
         let mut values = vec![v];
         let mut next = 0;
