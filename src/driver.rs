@@ -172,7 +172,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions, out: &Outputs) -> Resul
 /// Tile IR as input has no passes; its steps are observed.
 fn observe_text(s: &mut Session, options: &CompileOptions) -> Result<(), CommandError> {
     let watch = pass_options(&options.target, &options.passes)?.watch;
-    s.observed = Observed::new(&options.passes, &watch, Counts::default(), s.observed.shown.take());
+    s.observed = Observed::new(&options.passes, &watch, s.record.is_some(), Counts::default(), s.observed.shown.take());
     Ok(())
 }
 

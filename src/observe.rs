@@ -79,6 +79,8 @@ pub struct Watch {
     pub time_passes: bool,
     /// Pass the IR after each step to [`Sink::file`].
     pub dump_files: bool,
+    /// Pass the IR before the first and after each step to [`Sink::step`].
+    pub record: bool,
 }
 
 impl Default for Watch {
@@ -92,6 +94,7 @@ impl Default for Watch {
             bisect_limit: None,
             time_passes: false,
             dump_files: false,
+            record: false,
         }
     }
 }
@@ -121,6 +124,8 @@ pub trait Sink {
     fn text(&mut self, text: &str);
     /// The IR after a step, for `--dump-dir`. File names sort in the order of the steps.
     fn file(&mut self, name: &str, text: &str);
+    /// The IR after a step, for a record.
+    fn step(&mut self, _name: &str, _text: String) {}
     /// The counts so far.
     fn counts(&mut self) -> &mut Counts;
 }
@@ -132,6 +137,8 @@ pub struct Collected {
     pub text: String,
     /// File names and contents, in order of creation.
     pub files: Vec<(String, String)>,
+    /// Names of steps and the IR after them.
+    pub steps: Vec<(String, String)>,
     /// The counts so far.
     pub counts: Counts,
 }
@@ -143,6 +150,10 @@ impl Sink for Collected {
 
     fn file(&mut self, name: &str, text: &str) {
         self.files.push((name.to_string(), text.to_string()));
+    }
+
+    fn step(&mut self, name: &str, text: String) {
+        self.steps.push((name.to_string(), text));
     }
 
     fn counts(&mut self) -> &mut Counts {
@@ -169,6 +180,13 @@ impl<'a> Observer<'a> {
     /// Has the step of `--stop-after` run?
     pub fn is_stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// Records the IR before the first step; `name` is the stage that made it.
+    pub fn begin(&mut self, name: &str, text: impl FnOnce() -> String) {
+        if self.watch.record {
+            self.sink.step(name, text());
+        }
     }
 
     /// Announces a step.
@@ -205,7 +223,7 @@ impl<'a> Observer<'a> {
         self.sink.counts().steps += 1;
         let of_changed = if changed { self.watch.print_changed } else { PrintChanged::No };
         let whole = self.watch.print_after.has(step) || of_changed == PrintChanged::Whole;
-        if !whole && of_changed != PrintChanged::Diff && !self.watch.dump_files {
+        if !whole && of_changed != PrintChanged::Diff && !self.watch.dump_files && !self.watch.record {
             return;
         }
         let after = after();
@@ -220,6 +238,9 @@ impl<'a> Observer<'a> {
             let before = before();
             let lines = similar::TextDiff::from_lines(&before, &after);
             self.dump("After", step, &lines.unified_diff().context_radius(3).to_string());
+        }
+        if self.watch.record {
+            self.sink.step(step, after);
         }
     }
 

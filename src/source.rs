@@ -5,7 +5,9 @@
 //! for nodes and diagnostics, [`Loc`]s for instructions, and [`SourceMap`] to turn a span into line
 //! and column. It knows no tokens, trees, IR or messages, so every stage may use it.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// One source text of a [`SourceMap`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -70,7 +72,10 @@ impl fmt::Display for LineColumn {
 
 /// The source location of an instruction: file (0 is the module's own, others index the module's
 /// list of files from 1), line and column from 1. Line 0 means that the location is unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+///
+/// Instructions made from an operation of graph IR copy its location, which also has the number of
+/// the operation, since two may have the same place. Comparisons and texts see only the place.
+#[derive(Clone, Copy, Default)]
 pub struct Loc {
     /// Index of the file.
     pub file: u32,
@@ -78,9 +83,33 @@ pub struct Loc {
     pub line: u32,
     /// Column in characters, from 1.
     pub column: u32,
+    /// The operation of graph IR: function and value, packed; 0 if it is unknown.
+    pub operation: u32,
 }
 
+/// Low bits of [`Loc::operation`]: the value, from 1.
+const VALUE_BITS: u32 = 22;
+
 impl Loc {
+    /// The same place, of an operation of graph IR; unknown if the numbers are too large.
+    #[must_use]
+    pub fn of_operation(self, function: usize, value: u32) -> Loc {
+        let function = u32::try_from(function).ok().filter(|n| *n < 1 << (32 - VALUE_BITS));
+        let value = value.checked_add(1).filter(|n| *n < 1 << VALUE_BITS);
+        let operation = function.zip(value).map_or(0, |(function, value)| function << VALUE_BITS | value);
+        Loc { operation, ..self }
+    }
+
+    /// Function and value of the operation of graph IR, if it is known.
+    pub fn graph_operation(self) -> Option<(usize, u32)> {
+        let value = (self.operation & ((1 << VALUE_BITS) - 1)).checked_sub(1)?;
+        Some((usize::try_from(self.operation >> VALUE_BITS).ok()?, value))
+    }
+
+    fn place(self) -> (u32, u32, u32) {
+        (self.file, self.line, self.column)
+    }
+
     /// The name of the location's file; `own` is the module's file, `files` the others.
     pub fn file_name<'a>(self, own: &'a str, files: &'a [String]) -> &'a str {
         match usize::try_from(self.file).ok().and_then(|n| n.checked_sub(1)) {
@@ -93,6 +122,38 @@ impl Loc {
     pub fn text(self, own: &str, files: &[String]) -> String {
         let file = self.file_name(own, files);
         if self.line == 0 { file.to_string() } else { format!("{file}:{}:{}", self.line, self.column) }
+    }
+}
+
+impl fmt::Debug for Loc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Loc({}, {}:{})", self.file, self.line, self.column)
+    }
+}
+
+impl PartialEq for Loc {
+    fn eq(&self, other: &Loc) -> bool {
+        self.place() == other.place()
+    }
+}
+
+impl Eq for Loc {}
+
+impl Hash for Loc {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.place().hash(state);
+    }
+}
+
+impl PartialOrd for Loc {
+    fn partial_cmp(&self, other: &Loc) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Loc {
+    fn cmp(&self, other: &Loc) -> Ordering {
+        self.place().cmp(&other.place())
     }
 }
 

@@ -284,6 +284,12 @@ pub struct BenchOptions {
     /// Also draw a roofline plot as SVG; `-` is stdout, instead of the table
     #[arg(long, value_name = "PATH")]
     pub svg: Option<PathBuf>,
+    /// Also write the report with these measurements, a page for a browser
+    #[arg(long, value_name = "PATH")]
+    pub html: Option<PathBuf>,
+    /// Also write the record with these measurements, which the report shows
+    #[arg(long, value_name = "PATH")]
+    pub record: Option<PathBuf>,
     /// Code generator for the kernels
     #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,

@@ -11,12 +11,13 @@ use super::call::read_graph;
 use super::levels::Levels;
 use super::load::{How, opened};
 use super::passes::pass_options;
+use super::record;
 use super::running::{call_failed, converted, function, unused};
 use super::session::{CommandError, Session, command_line_error, show};
 use super::stages::{self, Tiers};
 use super::states;
 use crate::bench::{self, Device, Products, Report, Site};
-use crate::cli::{BenchOptions, Target};
+use crate::cli::{BenchOptions, EmitKind, Target};
 use crate::diagnostics::did_you_mean;
 use crate::random::Random;
 use crate::runtime::descriptor::Entry;
@@ -40,6 +41,9 @@ const MAX_ELEMENTS: usize = 1 << 32;
 pub fn bench(options: &BenchOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = bench_in(&mut session, options);
+    let pages = [(EmitKind::Record, &options.record), (EmitKind::Html, &options.html)];
+    let pages: Vec<_> = pages.into_iter().filter_map(|(kind, path)| Some((kind, path.clone()?))).collect();
+    let result = record::finish(&mut session, &pages, result);
     let result = session.finish(result);
     if options.passes.time_passes {
         session.report_times();
@@ -57,8 +61,14 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
     if let Some(path) = &options.weights {
         arguments::weights(s, path)?;
     }
-    for path in options.json.iter().chain(&options.svg) {
+    for path in options.json.iter().chain(&options.svg).chain(&options.html).chain(&options.record) {
         s.claim(path)?;
+    }
+    if options.html.is_some() || options.record.is_some() {
+        let file = options.file.file_name().unwrap_or_default().to_string_lossy();
+        record::start(s, &format!("attnc bench {file}"));
+        // The library has code for several machines; the one that it runs on is not known yet.
+        s.observed.shown = Some(String::new());
     }
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
@@ -99,6 +109,10 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
         return Err(command_line_error(&format!("the library runs `{variant}`, for which this program has no code")));
     };
     let work = tiers.unscheduled().filter(|_| gpu.is_some());
+    record::tiles(s, (tiers.unscheduled(), tiles), (&variant, gpu.is_some()), ("", ""));
+    if let Some(level) = Cpu::from_name(&variant).filter(|_| gpu.is_none()) {
+        record::vectors(s, tiles, level);
+    }
     let walked = count(tiles, work, &name, &sizes, states.clone())?;
     let args = random_arguments(entry, &sizes, &walked)?;
     s.stage("measure");
@@ -134,6 +148,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
         ceilings,
         gpu,
     };
+    record::measured(s, &report);
     if let Some(path) = &options.json {
         s.write(path, bench::json(&report).as_bytes())?;
     }
@@ -142,7 +157,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
     }
     // If JSON or SVG goes to stdout, nothing else does.
     let stdout = Some(Path::new("-"));
-    if options.json.as_deref() == stdout || options.svg.as_deref() == stdout {
+    if [&options.json, &options.svg, &options.html, &options.record].into_iter().any(|path| path.as_deref() == stdout) {
         return Ok(());
     }
     show(&bench::table(&report))

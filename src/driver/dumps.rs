@@ -7,6 +7,7 @@ use crate::cli::PassOptions;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::driver as codes;
 use crate::observe::{Collected, Counts, Sink};
+use crate::record::Format;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -52,8 +53,11 @@ impl Sink for Dumps<'_> {
     }
 }
 
-/// Prints the dumps of a schedule.
+/// Prints the dumps of a schedule, and records its steps.
 pub(super) fn print_steps(session: &mut Session, files: Collected) -> Result<(), CommandError> {
+    if let Some(record) = session.record.as_deref_mut() {
+        files.steps.iter().for_each(|(name, text)| record.step(Format::Scheduled, name, text));
+    }
     let _ = io::stderr().lock().write_all(files.text.as_bytes());
     let folder = session.observed.folder.clone();
     Dumps { folder: folder.as_deref(), files }.finish(session)

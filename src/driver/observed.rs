@@ -23,10 +23,16 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// By the options. The module is verified after each step if that is asked for, and
-    /// otherwise after the last one.
-    pub(super) fn new(asked: &PassOptions, watch: &Watch, counts: Counts, shown: Option<String>) -> Observed {
-        let watch = Watch { verify_each: asked.verify_each == Some(true), ..watch.clone() };
+    /// By the options; `record`: the steps are recorded too. The module is verified after each step
+    /// if that is asked for, and otherwise after the last one.
+    pub(super) fn new(
+        asked: &PassOptions,
+        watch: &Watch,
+        record: bool,
+        counts: Counts,
+        shown: Option<String>,
+    ) -> Observed {
+        let watch = Watch { verify_each: asked.verify_each == Some(true), record, ..watch.clone() };
         Observed { watch, counts, folder: asked.dump_dir.clone(), shown }
     }
 

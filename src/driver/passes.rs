@@ -47,6 +47,7 @@ pub fn pass_options(target: &TargetOptions, options: &PassOptions) -> Result<Opt
             bisect_limit: options.bisect_limit,
             time_passes: options.time_passes,
             dump_files: options.dump_dir.is_some(),
+            record: false,
         },
         stats: options.stats,
         remarks: options.remarks,

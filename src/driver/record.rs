@@ -6,6 +6,7 @@
 
 use super::outputs::Outputs;
 use super::session::{CommandError, Session};
+use crate::bench::{self, Report};
 use crate::cli::EmitKind;
 use crate::diagnostics::json;
 use crate::passes::{Changed, Outcome, Step};
@@ -17,7 +18,8 @@ use crate::tile::{Cpu, PlanVariant};
 use crate::types::{self, typed::Program};
 use crate::vector::routine::text::print_with;
 use crate::{ir, lowering, report, tile};
-use std::collections::BTreeMap;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The value of each run-time dimension for which memory and costs are evaluated.
@@ -25,13 +27,25 @@ const SIZE: i64 = 128;
 
 /// Begins a record, if it is an output.
 pub(super) fn begin(s: &mut Session, out: &Outputs) {
-    if !is_asked(out) {
-        return;
+    if is_asked(out) {
+        start(s, out.command());
     }
+}
+
+/// Begins a record.
+pub(super) fn start(s: &mut Session, command: &str) {
     let mut record = Box::new(Record::default());
-    record.command = out.command().to_string();
+    record.command = command.to_string();
     record.files = files(s);
     s.record = Some(record);
+}
+
+/// Records the measurements of `attnc bench`, which are JSON, and their picture.
+pub(super) fn measured(s: &mut Session, report: &Report) {
+    let Some(record) = s.record.as_deref_mut() else { return };
+    let mut numbers: Value = serde_json::from_str(&bench::json(report)).unwrap_or_default();
+    numbers["picture"] = bench::picture(report).into();
+    record.measured = numbers;
 }
 
 /// Is a record or its page an output?
@@ -96,12 +110,25 @@ pub(super) fn tiles(
     record.target = target.to_string();
     if let Some(module) = unscheduled {
         record.step(Format::Tile, "lowering", &tile::text::print(module));
+        record.operations.insert(Format::Tile, operations(module));
         record.remark_lines(Format::Tile, "lowering", remarks.0);
     }
-    record.step(Format::Scheduled, "schedule", &tile::text::print(scheduled));
+    record.result(Format::Scheduled, "schedule", &tile::text::print(scheduled));
+    record.operations.insert(Format::Scheduled, operations(scheduled));
     record.remark_lines(Format::Scheduled, "schedule", remarks.1);
     let setting = Setting { work: unscheduled.filter(|_| is_gpu), ..Setting::default() };
     record.plans.extend(scheduled.plans.iter().filter_map(|plan| plan_of(scheduled, plan, &setting)));
+}
+
+/// The kernels with the operations that they are launched for.
+fn operations(module: &tile::Module) -> BTreeSet<(String, usize, u32)> {
+    let all = module.plans.iter().flat_map(|plan| plan.body.insts());
+    let launched = all.filter_map(|(_, _, data)| {
+        let tile::Op::Plan(tile::PlanOp::Launch { kernel }) = &data.op else { return None };
+        let (function, value) = data.loc.graph_operation()?;
+        Some((kernel.clone(), function, value))
+    });
+    launched.collect()
 }
 
 /// Memory and costs of a plan of an entry point.
@@ -165,7 +192,11 @@ pub(super) fn vectors(s: &mut Session, module: &tile::Module, cpu: Cpu) {
             for (_, label) in &mut lowered.routine.params {
                 *label = tile::text::with_names(label, owner, module);
             }
-            let origin = |i| line_of.get(&lowered.origins[i].unwrap_or(run)).map(|line| format!("of {line}"));
+            // The loops belong to the run.
+            let origin = |i: Option<_>| {
+                let of = i.and_then(|i| lowered.origins[i]).unwrap_or(run);
+                line_of.get(&of).map(|line| format!("of {line}"))
+            };
             text += &print_with(&lowered.routine, origin);
             text.push('\n');
         }

@@ -283,7 +283,7 @@ pub(super) fn optimise(
     let mut each = |step: &Step<'_>| s.record.iter_mut().for_each(|record| record::pass(record, step));
     let done = passes::optimise_observed(module, options, &mut dumps, &mut each);
     let shown = s.observed.shown.take();
-    s.observed = Observed::new(asked, &options.watch, *dumps.counts(), shown);
+    s.observed = Observed::new(asked, &options.watch, s.record.is_some(), *dumps.counts(), shown);
     dumps.finish(s)?;
     done.map(|_| ()).map_err(|error| broken_pass(&error))
 }

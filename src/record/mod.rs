@@ -15,6 +15,7 @@ pub use lines::Line;
 use lines::{Lines, Text};
 pub use plans::{KernelCost, Plan};
 use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 pub use text::Format;
 
 /// Version of the format; it changes whenever a reader of the previous one would misread it.
@@ -95,6 +96,11 @@ pub struct Record {
     pub expressions: Vec<Expression>,
     /// Plans with their memory and costs.
     pub plans: Vec<Plan>,
+    /// Before and after the schedule: the operations of graph IR that kernels were launched for, as
+    /// the kernel, the number of the function, and the number of the value.
+    pub operations: BTreeMap<Format, BTreeSet<(String, usize, u32)>>,
+    /// The measurements of `attnc bench`; null without them.
+    pub measured: Value,
     remarks: Vec<Remark>,
     levels: Vec<Level>,
     lines: Lines,
@@ -111,16 +117,30 @@ impl Record {
 
     /// Adds a step to a level: its text, as the driver dumps it.
     pub fn step(&mut self, format: Format, name: &str, text: &str) {
-        let lines = text::read(self, format, text);
-        self.step_of(format, name, lines);
+        let text = self.text(format, text);
+        self.push_text(format, name, text);
     }
 
-    /// Adds a step of lines that are already taken apart.
-    fn step_of(&mut self, format: Format, name: &str, read: text::Read) {
-        let ids = read.lines.into_iter().map(|line| self.lines.id(line)).collect();
-        self.texts.push(Text { ids, parts: read.parts });
-        let text = self.texts.len() - 1;
-        let changed = self.last(format).is_none_or(|last| self.texts[last].ids != self.texts[text].ids);
+    /// Adds the result of a level, unless its last step has this text.
+    pub fn result(&mut self, format: Format, name: &str, text: &str) {
+        let text = self.text(format, text);
+        if self.last(format) != Some(text) {
+            self.push_text(format, name, text);
+        }
+    }
+
+    /// The index of a text, which an earlier step may have had too.
+    fn text(&mut self, format: Format, text: &str) -> usize {
+        let read = text::read(self, format, text);
+        let ids: Vec<usize> = read.lines.into_iter().map(|line| self.lines.id(line)).collect();
+        self.texts.iter().position(|text| text.ids == ids).unwrap_or_else(|| {
+            self.texts.push(Text { ids, parts: read.parts });
+            self.texts.len() - 1
+        })
+    }
+
+    fn push_text(&mut self, format: Format, name: &str, text: usize) {
+        let changed = self.last(format) != Some(text);
         self.push(format, Step { name: name.to_string(), changed, text, remarks: Vec::new() });
     }
 
@@ -161,8 +181,28 @@ impl Record {
     fn push(&mut self, format: Format, step: Step) {
         match self.levels.iter_mut().find(|l| l.format == format) {
             Some(level) => level.steps.push(step),
-            None => self.levels.push(Level { format, steps: vec![step] }),
+            None => {
+                let at = self.levels.partition_point(|l| l.format < format);
+                self.levels.insert(at, Level { format, steps: vec![step] });
+            }
         }
+    }
+
+    /// The operations of each kernel by level and name: functions by name, values as in the texts.
+    fn kernels(&self) -> Value {
+        let graph = self.last(Format::Graph).map(|text| &self.texts[text].parts[..]).unwrap_or_default();
+        let functions: Vec<&String> =
+            graph.iter().map(|(name, _)| name).filter(|name| name.starts_with("func ")).collect();
+        let mut levels = Map::new();
+        for (format, operations) in &self.operations {
+            let mut kernels: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+            for (kernel, function, value) in operations {
+                let Some(function) = functions.get(*function) else { continue };
+                kernels.entry(kernel).or_default().push(json!([function, format!("%{value}")]));
+            }
+            levels.insert(format.name().into(), json!(kernels));
+        }
+        Value::Object(levels)
     }
 
     /// The record as one JSON document, with a final newline.
@@ -187,6 +227,8 @@ impl Record {
             "levels": levels,
             "lines": self.lines.json(),
             "texts": texts,
+            "kernels": self.kernels(),
+            "measured": self.measured,
             "plans": self.plans.iter().map(|p| p.json(self)).collect::<Vec<_>>(),
         });
         format!("{document}\n")

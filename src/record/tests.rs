@@ -27,6 +27,23 @@ fn equal_lines_are_stored_once() {
 }
 
 #[test]
+fn the_steps_of_a_level_share_texts_with_others() {
+    let mut r = record();
+    let tiles = "kernel @k.0(%0: in f32[8]) {\n}\n";
+    r.step(Format::Scheduled, "lowering", tiles);
+    r.step(Format::Scheduled, "place", &format!("scheduled \"place\"\n{}", tiles.replace("k.0", "k.1")));
+    r.result(Format::Scheduled, "schedule", &tiles.replace("k.0", "k.1"));
+    r.step(Format::Tile, "lowering", tiles);
+    r.result(Format::Tile, "schedule", "");
+    let j = json_of(&r);
+    // Levels are in the order of the pipeline, whichever came first; a known result adds no step.
+    let steps: Vec<_> = (0..2).map(|n| json!([j["levels"][n]["name"], j["levels"][n]["steps"]])).collect();
+    let step = |name: &str, text: usize| json!({"name": name, "changed": true, "text": text, "remarks": []});
+    assert_eq!(steps[0], json!(["tile", [step("lowering", 0), step("schedule", 2)]]));
+    assert_eq!(steps[1], json!(["scheduled", [step("lowering", 0), step("place", 1)]]));
+}
+
+#[test]
 fn locations_are_read_with_files_and_parts() {
     let mut r = record();
     r.files.push(File { name: "std/nn.attn".into(), text: String::new() });
@@ -59,7 +76,7 @@ fn code_names_the_line_of_its_operation() {
     let j = json_of(&r);
     let lines = j["lines"].as_array().cloned().unwrap_or_default();
     let of = |text: &str| lines.iter().find(|l| l[0] == text).map(|l| l[2].clone());
-    assert_eq!(of("    push rbp"), Some(Value::Null));
+    assert_eq!(of("    push rbp"), Some(json!(0)));
     assert_eq!(of("    mov rax, rbx"), Some(json!(3)));
     assert_eq!(of("    ld.f32;"), Some(json!(3)));
 }

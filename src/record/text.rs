@@ -1,15 +1,15 @@
 //! Reads the text form of a stage into lines with their locations and origins.
 //!
 //! In: a dump. Out: its lines, with `loc(..)` and the comments that name an origin turned into
-//! data, and its parts. Lines of kernels without a location of their own get that of the launches
-//! of the kernel.
+//! data, and its parts. The head of a kernel, and its lines without a location of their own, get
+//! that of the launches of the kernel.
 
 use super::lines::{Line, Text};
 use super::{Location, Record};
 use std::collections::BTreeMap;
 
 /// The levels of a record, in the order of the pipeline.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Format {
     /// Graph IR; its steps are passes.
     Graph,
@@ -78,7 +78,8 @@ fn ir(record: &Record, format: Format, text: &str) -> Read {
     let mut read = Read { lines: Vec::new(), parts: Vec::new() };
     // Locations of launches, by kernel.
     let mut launches: BTreeMap<String, Vec<Location>> = BTreeMap::new();
-    for written in text.lines() {
+    // The head says how far a schedule got, which the name of the step says too.
+    for written in text.lines().filter(|line| !line.starts_with("scheduled \"")) {
         let (text, at) = without_location(record, written);
         if let Some(name) = head(&text) {
             read.parts.push((name, read.lines.len()));
@@ -104,7 +105,7 @@ fn ir(record: &Record, format: Format, text: &str) -> Read {
         let end = ends.next().unwrap_or(*start);
         let Some(places) = launches.get(name) else { continue };
         for line in &mut read.lines[*start..end] {
-            if line.at.is_empty() && is_instruction(&line.text) {
+            if line.at.is_empty() && (is_instruction(&line.text) || head(&line.text).is_some()) {
                 line.at.clone_from(places);
             }
         }
@@ -186,7 +187,7 @@ fn code(record: &Record, format: Format, text: &str) -> Read {
         let comment = trimmed.strip_prefix("// ").or(trimmed.strip_prefix("# "));
         if let Some(name) = part_of_code(trimmed, comment, &read) {
             origins = tiles.map(|tiles| Origins::read(record, tiles, &name)).unwrap_or_default();
-            of = None;
+            of = origins.head();
             read.parts.push((name, read.lines.len()));
             // A leaf function names its caller after its label, which belongs to it too.
             if format == Format::Asm && comment.is_some() {
@@ -197,7 +198,7 @@ fn code(record: &Record, format: Format, text: &str) -> Read {
         if let Some(comment) = comment {
             match origins.find(record, comment) {
                 Some(found) => of = Some(found),
-                None if comment == "control flow" => of = None,
+                None if comment == "control flow" => of = origins.head(),
                 None => read.lines.push(Line { text: line.trim_end().to_string(), ..Line::default() }),
             }
             continue;
@@ -241,6 +242,11 @@ impl Origins {
             known.entry(normal(&record.lines.get(*id).text)).or_insert(n);
         }
         Origins(known)
+    }
+
+    /// The line of the head, to which the loops over the grid belong, and the entry and the exit.
+    fn head(&self) -> Option<usize> {
+        (!self.0.is_empty()).then_some(0)
     }
 
     /// The line of the operation that a comment shows, with a location before or after it.

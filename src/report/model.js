@@ -43,6 +43,7 @@ for (const line of R.lines) for (const p of line[1] || []) {
 function rowsOfText(n, format) {
   const ids = idsOf(n), list = R.texts[n].parts, rows = [];
   let p = -1, part = '', start = 0, last = null;
+  rows.source = n;
   ids.forEach((id, i) => {
     if (p + 1 < list.length && list[p + 1][1] === i) { p++; [part, start] = list[p]; last = null; }
     const [text, own, of] = R.lines[id];
@@ -58,21 +59,63 @@ function rowsOfText(n, format) {
   return rows;
 }
 
-// Rows of a text with what the step before had instead.
-function rowsOfDiff(before, after) {
-  const old = idsOf(before), rows = rowsOfText(after, 'graph');
-  const has = new Map(), out = [];
-  old.forEach((id, i) => has.set(id, [...(has.get(id) || []), i]));
-  let next = 0;
-  const removed = (to) => {
-    for (; next < to; next++) out.push({ text: R.lines[old[next]][0], at: R.lines[old[next]][1] || [], of: null, part: '', id: old[next], kind: 'del' });
-  };
-  for (const row of rows) {
-    const found = (has.get(row.id) || []).find((i) => i >= next);
-    if (found !== undefined && found - next < 400) { removed(found); next = found + 1; out.push(row); }
-    else out.push({ ...row, kind: 'add' });
+// A line as another step may have it too: in graph IR a number is the same value in each step; elsewhere it is not.
+const lineKey = (format, row) => format === 'graph' ? row.id : row.text.replace(NAME, '%').replace(/\s+/g, ' ') + (row.at || []).join();
+
+// Pairs of equal keys in order, as many as possible; of very long lists, those that occur once in each.
+function aligned(a, b) {
+  let from = 0, end = 0, pairs = [];
+  while (from < Math.min(a.length, b.length) && a[from] === b[from]) pairs.push([from, from++]);
+  while (end < Math.min(a.length, b.length) - from && a.at(-1 - end) === b.at(-1 - end)) end++;
+  const n = a.length - from - end, m = b.length - from - end;
+  if (n * m > 4e6) {
+    const once = (list) => { const seen = new Map(); list.forEach((k, i) => seen.set(k, seen.has(k) ? -1 : i)); return seen; };
+    const there = once(a);
+    let last = from - 1;
+    for (const [k, j] of once(b)) {
+      const i = there.get(k) ?? -1;
+      if (j >= from && j < from + m && i > last && i < from + n) { pairs.push([i, j]); last = i; }
+    }
+  } else if (n * m) {
+    const w = m + 1, best = new Uint16Array((n + 1) * w);
+    for (let i = n - 1; i >= 0; i--) for (let j = m - 1; j >= 0; j--) {
+      best[i * w + j] = a[from + i] === b[from + j] ? best[(i + 1) * w + j + 1] + 1 : Math.max(best[(i + 1) * w + j], best[i * w + j + 1]);
+    }
+    for (let i = 0, j = 0; i < n && j < m;) {
+      if (a[from + i] === b[from + j]) pairs.push([from + i++, from + j++]);
+      else if (best[(i + 1) * w + j] >= best[i * w + j + 1]) i++; else j++;
+    }
   }
-  removed(old.length);
+  for (let k = end; k > 0; k--) pairs.push([a.length - k, b.length - k]);
+  return pairs;
+}
+
+// Rows of a text with what the step before had instead, part by part: kernels keep their names.
+function rowsOfDiff(before, after, format) {
+  const out = [];
+  const grouped = (n) => {
+    const map = new Map();
+    for (const r of rowsOfText(n, format)) { if (!map.has(r.part)) map.set(r.part, []); map.get(r.part).push(r); }
+    return map;
+  };
+  const removed = (rows) => { for (const r of rows) out.push({ ...r, of: null, kind: 'del' }); };
+  const had = grouped(before), has = grouped(after), names = [...had.keys()];
+  let next = 0;
+  for (const [part, rows] of has) {
+    const at = names.indexOf(part);
+    for (; next < at; next++) if (!has.has(names[next])) removed(had.get(names[next]));
+    next = Math.max(next, at + 1);
+    const own = had.get(part) || [], keys = (list) => list.map((r) => lineKey(format, r));
+    let i = 0, j = 0;
+    for (const [p, q] of [...aligned(keys(own), keys(rows)), [own.length, rows.length]]) {
+      removed(own.slice(i, p));
+      for (; j < q; j++) out.push({ ...rows[j], kind: 'add' });
+      if (q < rows.length) out.push(rows[q]);
+      [i, j] = [p + 1, q + 1];
+    }
+  }
+  for (; next < names.length; next++) if (!has.has(names[next])) removed(had.get(names[next]));
+  out.source = after;
   return out;
 }
 
@@ -118,13 +161,16 @@ const defines = (row, name) => row.text.trimStart().startsWith(name + ' = ');
 
 // What a click on a row, or on a value in it, selects.
 function selectionOf(column, row, name) {
-  const selection = { column: column.key, part: row.part, name, places: new Set(), lines: new Set(), target: null, row };
+  const source = column.rows.source;
+  const selection = { column: column.key, source, part: row.part, name, places: new Set(), lines: new Set(), target: null, row };
   if (row.line) {
     for (const p of placesOfLine.get(row.line) || []) selection.places.add(p);
     selection.lines.add(row.line);
     return selection;
   }
   let origin = row;
+  // In graph IR, a value is its operation's; `%7.2` is inside that of `%7`.
+  if (column.key === 'graph') selection.operation = [row.part, (name || (/^\s*(%\S+) = /.exec(row.text) || [])[1] || '').split('.')[0]].join();
   if (name) {
     const own = (indexed(column.rows).part.get(row.part) || []).map((i) => column.rows[i]);
     const found = own.find((r) => defines(r, name));
@@ -132,9 +178,19 @@ function selectionOf(column, row, name) {
     else if (!CODE.has(column.key)) origin = { at: [], of: null };
   }
   for (const p of origin.at) { selection.places.add(placeKey(p)); selection.lines.add(p[0] + ':' + p[1]); }
-  if (column.key === 'scheduled' && origin.offset != null) selection.target = { part: row.part, of: origin.offset };
+  if (column.key === 'scheduled' && source === scheduled.steps.at(-1).text && origin.offset != null) selection.target = { part: row.part, of: origin.offset };
   if (CODE.has(column.key) && origin.of != null) selection.target = { part: row.part, of: origin.of };
   return selection;
+}
+
+// The kernels that were launched for an operation of graph IR; null if none is known.
+function kernelsOf(column, rows, operation) {
+  const tile = R.levels.find((l) => l.name === 'tile');
+  const before = column.key === 'tile' || tile && rows.source === tile.steps.at(-1).text;
+  const after = CODE.has(column.key) || scheduled && rows.source === scheduled.steps.at(-1).text;
+  const known = operation && (before ? R.kernels.tile : after ? R.kernels.scheduled : null) || {};
+  const found = Object.keys(known).filter((k) => known[k].some((o) => o.join() === operation)).map((k) => 'kernel ' + k);
+  return found.length ? found : null;
 }
 
 // The rows of a column that belong to a selection, in order.
@@ -146,14 +202,19 @@ function matching(column, rows, s) {
 
 function found(column, rows, s) {
   const index = indexed(rows);
-  if (column.key === s.column && s.name) return (index.part.get(s.part) || []).filter((i) => hasName(rows[i], s.name));
+  // A name is known in its own text, and in graph IR in each.
+  const same = column.key === s.column && (column.key === 'graph' || !s.row.id || rows.source === s.source);
+  if (same && s.name) return (index.part.get(s.part) || []).filter((i) => hasName(rows[i], s.name));
   if (s.target && CODE.has(column.key)) return index.of.get(s.target.part + '#' + s.target.of) || [];
-  if (s.target && column.key === 'scheduled') {
+  if (s.target && column.key === 'scheduled' && rows.source === scheduled.steps.at(-1).text) {
     return (index.part.get(s.target.part) || []).filter((i) => rows[i].offset === s.target.of);
   }
-  if (column.key === s.column && !s.row.line && !s.places.size) return [rows.indexOf(s.row)].filter((i) => i >= 0);
-  const marks = new Uint8Array(rows.length), out = [];
-  for (const key of column.key === 'source' ? s.lines : s.places) for (const i of index.place.get(key) || []) marks[i] = 1;
+  if (same && !s.row.line && !s.places.size) return [rows.indexOf(s.row)].filter((i) => i >= 0);
+  const marks = new Uint8Array(rows.length), out = [], kernels = kernelsOf(column, rows, s.operation);
+  for (const key of column.key === 'source' ? s.lines : s.places) for (const i of index.place.get(key) || []) {
+    if (!kernels || !rows[i].part.startsWith('kernel ') || kernels.includes(rows[i].part)) marks[i] = 1;
+  }
+  if (kernels && !s.name.includes('.')) for (const part of kernels) for (const i of index.part.get(part) || []) if (rows[i].at.length) marks[i] = 1;
   for (let i = 0; i < marks.length; i++) if (marks[i]) out.push(i);
   return out;
 }

@@ -29,28 +29,23 @@ function stations(s) {
   }
   for (const column of columns.slice(1)) {
     let before = null;
-    column.level.steps.forEach((step, i) => {
-      if (!step.changed) return;
-      const last = i === column.level.steps.length - 1 || !column.level.steps.slice(i + 1).some((x) => x.changed);
-      if (column.level.steps.length === 1 || last) return station(out, column, i, s, before);
-      before = station(out, column, i, s, before);
-    });
+    column.level.steps.forEach((step, i) => { if (step.changed) before = station(out, column, i, s, before); });
   }
   return out;
 }
 
 // Adds a station if the lines of the selection differ from those before; returns these lines.
 function station(out, column, i, s, before) {
-  const step = column.level.steps[i], key = 't' + step.text;
-  column.cache ||= new Map();
-  if (!column.cache.has(key)) column.cache.set(key, rowsOfText(step.text, column.key));
-  const rows = column.cache.get(key), own = matching(column, rows, s);
-  const text = own.map((r) => rows[r].id).join();
+  const level = column.level, step = level.steps[i];
+  const rows = column.textRows(step), own = matching(column, rows, s);
+  const text = own.map((r) => lineKey(column.key, rows[r])).join();
   const ops = own.filter((r) => rows[r].kind !== 'head' && rows[r].kind !== 'label');
-  if (before === text || (!own.length && before == null)) return text;
+  // A level may begin with the text that the one before ends with.
+  const known = columns.some((c) => c.level && c !== column && c.level.steps.at(-1).text === step.text);
+  if (known || before === text || (!own.length && before == null)) return text;
   const remark = step.remarks.map((r) => R.remarks[r]).find((r) => r.at && s.places.has(placeKey(r.at)));
   const kernels = unique(own.map((r) => rows[r].part)).filter((p) => p.startsWith('kernel')).map((p) => p.slice(7));
-  const title = column.level.steps.length > 1 ? `${before == null ? 'Graph IR' : 'after ' + step.name}` : `${column.title}: ${count(ops.length, column.key === 'asm' || column.key === 'ptx' || column.key === 'mir' || column.key === 'vector' ? 'instruction' : 'line')}`;
+  const title = level.steps.length > 1 ? (before == null ? column.title : 'after ' + step.name) : `${column.title}: ${count(ops.length, column.key === 'asm' || column.key === 'ptx' || column.key === 'mir' || column.key === 'vector' ? 'instruction' : 'line')}`;
   const line = remark ? remark.message : kernels.length ? 'kernel ' + kernels.slice(0, 3).join(', ') + (kernels.length > 3 ? `, and ${kernels.length - 3} more` : '') : own.length ? rows[own[0]].text.trim() : 'removed';
   out.push({ title, text: line, go: own.length ? [column, own[0], i] : null });
   return text;
@@ -71,7 +66,7 @@ function valuePanel() {
 
 function table(heads, rows, classes = []) {
   const t = make('table'), tr = t.appendChild(make('thead')).appendChild(make('tr')), body = t.appendChild(make('tbody'));
-  heads.forEach((h, i) => tr.append(make('th', { scope: 'col', class: classes[i] || '' }, h)));
+  heads.forEach((h, i) => tr.append(h ? make('th', { scope: 'col', class: classes[i] || '' }, h) : make('td')));
   for (const row of rows) {
     const tr = body.appendChild(make('tr'));
     row.forEach((cell, i) => {
@@ -131,8 +126,21 @@ function memoryPanel() {
   return out.length ? out : make('p', {}, 'No plan needs working memory.');
 }
 
+// What `attnc bench` measured: each kernel under the ceilings of the machine, and the same as a table.
+function measuredTable() {
+  const m = R.measured, figure = make('figure'), sizes = Object.entries(m.sizes || {}).map(([k, v]) => `${k} = ${v}`).join(', ');
+  figure.append(make('figcaption', {}, `${m.entry}${sizes ? ' for ' + sizes : ''}: ${(m.seconds * 1e3).toFixed(3)} ms per call, the median of ${m.calls}`));
+  // The picture has a style of its own.
+  figure.appendChild(make('div', { role: 'img', 'aria-label': 'Roofline; the table below has the same content' })).attachShadow({ mode: 'open' }).innerHTML = m.picture;
+  const share = (x) => x == null ? '' : (x * 100).toFixed(1) + ' %';
+  figure.append(table(['kernel', 'written at', 'launches', 'time', 'share', 'GFLOP/s', 'GB/s', 'of the ceiling', 'limit'], m.kernels.map((k) => [
+    k.kernel, k.source, k.launches, (k.seconds * 1e6).toFixed(2) + ' µs', share(k.share), (k.flops_per_second / 1e9).toFixed(1), (k.bytes_per_second / 1e9).toFixed(1),
+    share(k.bound === 'compute' ? k.of_flops_ceiling : k.of_bandwidth_ceiling), k.bound === 'compute' ? k.products : k.memory]), ['code', 'code', '', '', '', '', '', '', 'code']));
+  return figure;
+}
+
 function costsPanel() {
-  const out = [];
+  const out = R.measured ? [measuredTable()] : [];
   for (const plan of R.plans) {
     out.push(make('p', {}, planName(plan) + (plan.note ? `: not counted, ${plan.note}` : '')));
     if (!plan.costs.length) continue;
@@ -146,12 +154,12 @@ function costsPanel() {
 }
 
 function aboutPanel() {
-  const keys = [['Tab', 'next column or control'], ['↑ ↓ PgUp PgDn Home End', 'move in a column'], ['← →', 'choose a value in the line'], ['Enter', 'select; with Shift add a selection'], ['Escape', 'clear the selections'], ['/', 'search the active column; Enter finds the next'], ['[ ]', 'previous and next pass that changed something'], ['d', 'show a pass as a diff']];
+  const keys = [['Tab', 'next column or control'], ['↑ ↓ PgUp PgDn Home End', 'move in a column'], ['← →', 'choose a value in the line'], ['Enter', 'select; with Shift add a selection'], ['Escape', 'clear the selections'], ['/', 'search the active column; Enter finds the next'], ['[ ]', 'previous and next step that changed something'], ['d', 'show a step as a diff']];
   const rows = keys.map(([k, t]) => [make('kbd', {}, k), t]);
   const steps = R.levels.flatMap((l) => l.steps.map((s) => [l.title, s.name, s.changed ? count(idsOf(s.text).length, 'line') : 'unchanged']));
   const details = make('details');
   details.append(make('summary', {}, 'Steps'), table(['level', 'step', 'text'], steps, ['', 'code']));
-  return [table(['key', 'does'], rows, ['', 'text']), make('p', {}, `Record version ${R.version}; ${count(R.lines.length, 'different line')}. Columns mark lines by name in their own column, by origin between scheduled tile IR and code, and by source location elsewhere.`), details];
+  return [table(['key', 'does'], rows, ['', 'text']), make('p', {}, `Record version ${R.version}; ${count(R.lines.length, 'different line')}. Columns mark lines by name in their own column, by origin between scheduled tile IR and code, kernels by the operations that they are launched for, and by source location elsewhere.`), details];
 }
 
 function start() {

@@ -17,7 +17,7 @@ class Column {
     this.heading = make('h2', {}, title);
     this.small = this.heading.appendChild(make('small'));
     this.element.append(this.heading);
-    if (level && level.steps.length > 1) this.element.append((this.strip = make('div', { class: 'strip', role: 'group', 'aria-label': 'Passes' })));
+    if (level && level.steps.length > 1) this.element.append((this.strip = make('div', { class: 'strip', role: 'group', 'aria-label': 'Steps' })));
     this.box = make('div', { class: 'rows', role: 'listbox', tabindex: '0', 'aria-label': title + ', lines' });
     this.sheet = this.box.appendChild(make('div', { class: 'sheet', role: 'presentation' }));
     this.element.append(this.box);
@@ -33,12 +33,19 @@ class Column {
 
   get rows() {
     const level = this.level, step = level && level.steps[this.step];
-    const key = level ? (this.diff ? 'd' : 't') + step.text : 's';
+    const before = this.diff ? this.before() : null;
+    if (level && before == null) return this.textRows(step);
+    const key = level ? 'd' + step.text : 's';
     this.cache ||= new Map();
-    if (!this.cache.has(key)) {
-      const before = this.diff ? this.before() : null;
-      this.cache.set(key, !level ? sourceRows() : before != null ? rowsOfDiff(before, step.text) : rowsOfText(step.text, this.key));
-    }
+    if (!this.cache.has(key)) this.cache.set(key, level ? rowsOfDiff(before, step.text, this.key) : sourceRows());
+    return this.cache.get(key);
+  }
+
+  // The rows of a step's text.
+  textRows(step) {
+    const key = 't' + step.text;
+    this.cache ||= new Map();
+    if (!this.cache.has(key)) this.cache.set(key, rowsOfText(step.text, this.key));
     return this.cache.get(key);
   }
 
@@ -71,13 +78,13 @@ class Column {
       b.addEventListener('click', run);
     };
     this.strip.replaceChildren();
-    add('diff', { 'aria-pressed': this.diff, title: 'Show what the pass changed (d)' }, () => this.show(this.step, !this.diff));
+    add('diff', { 'aria-pressed': this.diff, title: 'Show what the step changed (d)' }, () => this.show(this.step, !this.diff));
     let folded = [];
     const fold = () => {
       if (!folded.length) return;
       const all = folded;
       folded = [];
-      add('·'.repeat(Math.min(all.length, 9)), { class: 'fold', title: 'unchanged: ' + all.map((i) => this.level.steps[i].name).join(', '), 'aria-label': all.length + ' passes without a change' }, () => this.show(all.at(-1)));
+      add('·'.repeat(Math.min(all.length, 9)), { class: 'fold', title: 'unchanged: ' + all.map((i) => this.level.steps[i].name).join(', '), 'aria-label': all.length + ' steps without a change' }, () => this.show(all.at(-1)));
     };
     this.level.steps.forEach((s, i) => {
       if (!s.changed && i !== this.step) return folded.push(i);
@@ -95,7 +102,9 @@ class Column {
     let html = '';
     for (let i = first; i < last; i++) html += this.row(rows[i], i);
     this.sheet.innerHTML = html;
-    this.box.setAttribute('aria-activedescendant', `${this.key}-${this.cursor}`);
+    // The cursor may be out of sight.
+    const drawn = this.cursor >= first && this.cursor < last;
+    if (drawn) this.box.setAttribute('aria-activedescendant', `${this.key}-${this.cursor}`); else this.box.removeAttribute('aria-activedescendant');
   }
 
   row(row, i) {
@@ -105,7 +114,7 @@ class Column {
     const style = `top:${i * ROW}px` + (hit ? `;--h:var(--c${hit.colour})` : '');
     const number = row.number ? `<span class="n" aria-hidden="true">${row.number}</span>` : '';
     const text = row.line ? this.sourceText(row, hit) : marked(row.text, named ? hit.name : '', cursor ? this.token : -1);
-    return `<div class="${classes}" role="option" id="${this.key}-${i}" aria-selected="${!!hit}" aria-posinset="${i + 1}" aria-setsize="${this.rows.length}" data-i="${i}" style="${style}" title="${row.text.length > 90 ? esc(row.text) : ''}">${number}<span>${text || ' '}</span></div>`;
+    return `<div class="${classes}" role="option" id="${this.key}-${i}" ${row.text.trim() ? '' : 'aria-label="empty line" '}aria-selected="${!!hit}" aria-posinset="${i + 1}" aria-setsize="${this.rows.length}" data-i="${i}" style="${style}" title="${row.text.length > 90 ? esc(row.text) : ''}">${number}<span>${text || ' '}</span></div>`;
   }
 
   // A source line: the expressions of a selection are marked.
@@ -309,6 +318,11 @@ function startView() {
   });
   // Rows and indices are made while nobody waits.
   const later = [...columns];
-  const work = () => { const c = later.shift(); if (c) { indexed(c.rows); setTimeout(work, 0); } };
+  const work = () => {
+    const c = later.shift();
+    if (!c) return;
+    if (c.rows) { indexed(c.rows); later.push(...(c.level ? c.level.steps : []).filter((s) => s.changed).map((s) => ({ c, s }))); } else indexed(c.c.textRows(c.s));
+    setTimeout(work, 0);
+  };
   setTimeout(work, 50);
 }

@@ -1,12 +1,15 @@
 """Opens reports in Chromium and checks them: `python3 tests/report/check.py ATTNC [--times] [--screens FOLDER]`.
 
 A report makes no request, raises no error, and marks exactly the lines that its record relates; the keyboard alone
-reaches and selects values. With --times, pages open in a second and a click takes at most 50 ms. Exits with 3 where there
-is no Chromium."""
+reaches everything and selects values; axe (from npm, where there is one) finds nothing serious. Screenshots are compared
+with golden/, where Chromium and its fonts are those of golden/made_with; --accept makes them again. With --times, pages
+open in a second and a click takes at most 50 ms. Exits with 3 where there is no Chromium."""
 
+import base64
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,11 +49,55 @@ def expected(record, name):
     for level, lines in levels.items():
         if level == "graph":
             continue
+        known = record["kernels"].get("tile" if level == "tile" else "scheduled", {})
+        kernels = {f"kernel {kernel}" for kernel, operations in known.items() if [part, name] in operations}
         out[level] = [t for t, at, own, of, _ in lines
-                      if any(p in places for p in (at or here.get((own, of), [])))]
+                      if ((at or here.get((own, of), [])) if own in kernels else
+                          (not kernels or not own.startswith("kernel "))
+                          and any(p in places for p in (at or here.get((own, of), []))))]
     rows = sorted({(f, line) for f, line, _ in places})
     out["source"] = [record["files"][f]["text"].split("\n")[line - 1] for f, line in rows]
     return out
+
+
+def steps(browser, record, name):
+    """The steps of the schedule: a diff shows the lines of both steps, and a name is marked in its own text only."""
+    level = next((level for level in record["levels"] if level["name"] == "scheduled"), {"steps": []})
+    changed = [n for n, step in enumerate(level["steps"]) if step["changed"]]
+    assert len(changed) > 2, (name, level["steps"])
+    plain = lambda rows: [re.sub(NAME, "%", re.sub(r"\s+", " ", row)) for row in rows]
+    for before, now in zip(changed, changed[1:]):
+        own, old = ([line[0] for line in texts(record, {"steps": level["steps"][:n + 1]})] for n in (now, before))
+        rows = browser.value(f"""(() => {{ const c = columns.find((c) => c.key === 'scheduled'); c.show({now}, true);
+            return c.rows.map((r) => [r.kind, r.text]); }})()""")
+        assert [t for kind, t in rows if kind != "del"] == own, (name, level["steps"][now]["name"])
+        kept = plain(t for kind, t in rows if kind != "add")
+        assert sorted(kept) == sorted(plain(old)), (name, level["steps"][now]["name"])
+        assert any(kind in ("add", "del") for kind, _ in rows), (name, level["steps"][now]["name"])
+    # A value of the step before the last: in its own text its name, after the last step its location.
+    lines = texts(record, {"steps": level["steps"][:changed[-2] + 1]})
+    value, places, part = next((m.group(1), at, own) for t, at, own, _, _ in lines[::-1]
+                               if own.startswith("kernel") and at and (m := re.match(r" +(%\d+) = ", t)))
+    browser.value(f"columns.find((c) => c.key === 'scheduled').show({changed[-2]}, false)")
+    browser.click(*resting(browser, "scheduled", value, part))
+    marked = [[row["text"] for row in browser.value("report.marked()")["scheduled"]]]
+    browser.value(f"columns.find((c) => c.key === 'scheduled').show({changed[-1]}, false)")
+    marked.append([row["text"] for row in browser.value("report.marked()")["scheduled"]])
+    assert marked[0] == [t for t, _, own, _, _ in lines if own == part and value in NAME.findall(t)], (name, value)
+    assert marked[1] == [t for t, at, _, _, _ in texts(record, level) if any(p in places for p in at)], (name, value)
+    browser.key("Escape")
+
+
+def exact(record, name):
+    """Each kernel is launched for operations that graph IR has, or for a plan's own work."""
+    graph = texts(record, record["levels"][0])
+    defined = {(own, m.group(1)) for t, _, own, _, _ in graph if (m := re.match(r" +(%\d+) = ", t))}
+    for level in ("tile", "scheduled"):
+        lines = texts(record, next(one for one in record["levels"] if one["name"] == level))
+        kernels = {own[7:] for _, _, own, _, _ in lines if own.startswith("kernel ")}
+        known = record["kernels"][level]
+        assert kernels == set(known), (name, level, kernels ^ set(known))
+        assert {tuple(o) for operations in known.values() for o in operations} <= defined, (name, level)
 
 
 def last_value(record):
@@ -61,11 +108,11 @@ def last_value(record):
     return found[-1]
 
 
-def centre(browser, column, name):
+def centre(browser, column, name, part=""):
     """Where a value is on the screen, after scrolling its definition into view."""
     return browser.value(f"""(() => {{
         const c = columns.find((c) => c.key === '{column}');
-        const i = c.rows.findIndex((r) => r.text.trimStart().startsWith('{name} = '));
+        const i = c.rows.findIndex((r) => r.part.startsWith('{part}') && r.text.trimStart().startsWith('{name} = '));
         c.box.scrollTop = Math.max(0, i * 20 - 60); c.draw();
         const v = [...c.sheet.querySelectorAll(`[data-i="${{i}}"] .v`)].find((e) => e.textContent === '{name}');
         const r = v.getBoundingClientRect();
@@ -73,11 +120,11 @@ def centre(browser, column, name):
     }})()""")
 
 
-def resting(browser, column, name):
+def resting(browser, column, name, part=""):
     """The same, once the page has its final layout: a loaded machine takes a while."""
     place = None
     for _ in range(100):
-        now = centre(browser, column, name)
+        now = centre(browser, column, name, part)
         if now == place:
             break
         place = now
@@ -99,6 +146,7 @@ def check(browser, attnc, folder, name, options):
     for level, lines in expected(data, value).items():
         own = [row["text"] for row in marked[level]]
         assert own == lines, f"{name}: {value} in {level}: {len(own)} lines are marked, {len(lines)} expected"
+    steps(browser, data, name)
     # The longest of several clicks, until the page is laid out again.
     took = browser.value("""Math.max(...[...columns[1].sheet.querySelectorAll('.v')].slice(0, 12).map((v) => {
         const start = performance.now();
@@ -108,6 +156,7 @@ def check(browser, attnc, folder, name, options):
         bridges();
         return performance.now() - start;
     }))""")
+    exact(data, name)
     assert not browser.errors, browser.errors
     size = (html.stat().st_size, record.stat().st_size)
     print(f"{name} {' '.join(options)}: html {size[0]} bytes, record {size[1]} bytes, "
@@ -138,6 +187,48 @@ def keyboard(browser, page):
     assert browser.value("document.activeElement.id") == "search"
 
 
+def reachable(browser, page):
+    """Tab reaches whatever can be clicked, in each panel; arrows choose the panel, the line and the value."""
+    wanted = """[...document.querySelectorAll('button, input, summary, [tabindex="0"]')].filter((e) =>
+        e.checkVisibility() && !e.disabled && e.tabIndex >= 0)"""
+    browser.open(page)
+    for panel in browser.value("Object.keys(PANELS)"):
+        assert browser.value("panel") == panel
+        browser.value(f"window.reached = new Set(); window.wanted = {wanted}; document.body.focus()")
+        count = browser.value("wanted.length")
+        for _ in range(count + 2):
+            browser.key("Tab")
+            browser.value("reached.add(document.activeElement), 0")
+        lost = browser.value("wanted.filter((e) => !reached.has(e)).map((e) => e.outerHTML.slice(0, 90))")
+        assert not lost, f"{panel}: Tab does not reach {lost}"
+        browser.value(f"document.getElementById('panel-{panel}').focus()")
+        browser.key("ArrowRight")
+    assert browser.value("panel") == "value", "the arrow after the last panel returns to the first"
+
+
+def accessible(browser, page):
+    """axe finds nothing serious or critical on any panel, narrow and wide, light and dark, with six selections."""
+    axe = ROOT / "build/npm/node_modules/axe-core/axe.min.js"
+    if not axe.exists() and shutil.which("npm"):
+        axe.parents[2].mkdir(parents=True, exist_ok=True)
+        subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent", "axe-core@4.10"], cwd=axe.parents[2],
+                       check=False)
+    if not axe.exists():
+        print("tests/report/check.py: axe could not be fetched; the page's accessibility is not judged")
+        return
+    for width, dark in [(1280, False), (1280, True), (390, False), (390, True)]:
+        browser.open(page, width, 800, dark)
+        browser.value(axe.read_text() + ";0")
+        browser.value("""(() => { const c = columns[1];
+            c.rows.filter((r) => /^ +%\\d+ = /.test(r.text)).slice(-6).forEach((r, i) => {
+                c.cursor = c.rows.indexOf(r); c.choose(names(r.text)[0], i > 0); }); })()""")
+        for panel in browser.value("Object.keys(PANELS)"):
+            found = browser.value(f"""(showPanel('{panel}'), axe.run()).then((r) => r.violations
+                .filter((v) => v.impact === 'serious' || v.impact === 'critical')
+                .map((v) => [v.id, v.nodes.length, v.nodes[0].html.slice(0, 120)]))""")
+            assert not found, (width, dark, panel, found)
+
+
 def errors(browser, attnc, folder):
     """A program with an error has a report of the stages that it reached."""
     program, html = folder / "wrong.attn", folder / "wrong.html"
@@ -148,6 +239,24 @@ def errors(browser, attnc, folder):
     shown = browser.value("document.getElementById('panel').textContent")
     assert "`y`" in shown, shown
     assert not browser.errors, browser.errors
+
+
+def measured(browser, attnc, folder):
+    """The page of `attnc bench` shows each kernel with its time; its record has the numbers of --json."""
+    html, record, numbers = folder / "bench.html", folder / "bench.json", folder / "numbers.json"
+    subprocess.run([attnc, "bench", ROOT / "examples/02_self_attention.attn", "--size", "S=16", "--seconds", "0.01", "--html", html,
+                    "--record", record, "--json", numbers], check=True, capture_output=True)
+    data, plain = json.loads(record.read_text()), json.loads(numbers.read_text())
+    for one, other in zip(data["measured"]["kernels"], plain["kernels"], strict=True):
+        assert one["kernel"] == other["kernel"] and one["flops"] == other["flops"], (one, other)
+        assert abs(one["seconds"] - other["seconds"]) <= 1e-12, (one, other)
+    browser.open(html)
+    rows = browser.value("""(showPanel('costs'), [...document.querySelector('figure table tbody').rows].map((r) =>
+        [r.cells[0].textContent, r.cells[3].textContent]))""")
+    assert rows == [[k["kernel"], f"{k['seconds'] * 1e6:.2f} µs"] for k in plain["kernels"]], rows
+    shown = browser.value("document.querySelector('figure [role=img]').shadowRoot.querySelectorAll('circle').length")
+    assert shown >= len(rows), shown
+    assert browser.requests == [f"file://{html}"] and not browser.errors, (browser.requests, browser.errors)
 
 
 def screens(browser, page, folder):
@@ -163,6 +272,41 @@ def screens(browser, page, folder):
             browser.screenshot(folder / f"report-{width}-{'dark' if dark else 'light'}.png")
 
 
+def golden(browser, page, folder):
+    """At most 0.005 % of the pixels differ from the kept screenshots. Other versions of Chromium and other fonts draw
+    other pixels: with these, nothing is compared."""
+    kept = ROOT / "tests/report/golden"
+    fonts = [subprocess.run(["fc-match", "-f", "%{file|basename}", name], capture_output=True, text=True,
+                            check=False).stdout if shutil.which("fc-match") else "" for name in ("system-ui", "monospace")]
+    made_with = ", ".join([browser.call("Browser.getVersion")["product"], *fonts]) + "\n"
+    if "--accept" in sys.argv:
+        kept.mkdir(exist_ok=True)
+        screens(browser, page, kept)
+        (kept / "made_with").write_text(made_with)
+    if (kept / "made_with").read_text() != made_with:
+        print(f"tests/report/check.py: screenshots are not compared: they were made with "
+              f"{(kept / 'made_with').read_text().strip()}, here is {made_with.strip()}")
+        return
+    screens(browser, page, folder)
+    browser.open(page)
+    browser.call("Page.navigate", url="about:blank")
+    for image in sorted(kept.glob("*.png")):
+        pair = [base64.b64encode((where / image.name).read_bytes()).decode() for where in (kept, folder)]
+        differ = browser.value("""(async () => {
+            const pixels = async (data) => {
+                const image = new Image();
+                image.src = 'data:image/png;base64,' + data;
+                await image.decode();
+                const canvas = new OffscreenCanvas(image.width, image.height).getContext('2d');
+                canvas.drawImage(image, 0, 0);
+                return new Uint32Array(canvas.getImageData(0, 0, image.width, image.height).data.buffer);
+            };
+            const [a, b] = [await pixels('%s'), await pixels('%s')];
+            return a.length === b.length ? a.filter((x, i) => x !== b[i]).length / a.length : 1;
+        })()""" % tuple(pair))
+        assert differ <= 5e-5, f"{image.name}: {differ:.3%} of the pixels differ; look at it, then --accept"
+
+
 def main():
     if chromium() is None:
         print("tests/report/check.py: there is no Chromium; reports are not opened")
@@ -175,7 +319,13 @@ def main():
             for example, options in CASES:
                 check(browser, attnc, folder, example, options)
             keyboard(browser, folder / "report.html")
+            subprocess.run([attnc, "02_self_attention.attn", f"--emit=html={folder / 'report.html'}"], check=True,
+                           cwd=ROOT / "examples")
+            reachable(browser, folder / "report.html")
+            accessible(browser, folder / "report.html")
+            golden(browser, folder / "report.html", folder)
             errors(browser, attnc, folder)
+            measured(browser, attnc, folder)
             if "--screens" in sys.argv:
                 out = pathlib.Path(sys.argv[sys.argv.index("--screens") + 1])
                 out.mkdir(parents=True, exist_ok=True)

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
-    ExtFuncData, ExternalName, FuncRef, Function, InstBuilder, Signature, UserExternalName, UserFuncName, Value, types,
+    ExtFuncData, ExternalName, FuncRef, Function, InstBuilder, Signature, SourceLoc, UserExternalName, UserFuncName,
+    Value, types,
 };
 use cranelift_codegen::isa::{CallConv, TargetIsa};
-use cranelift_codegen::{CompiledCode, Context, Final, MachSrcLoc};
+use cranelift_codegen::{CodegenError, CodegenResult, CompiledCode, Context, Final, MachSrcLoc};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{FuncId, ModuleReloc, ModuleRelocTarget};
@@ -158,6 +159,41 @@ fn places(code: &CompiledCode) -> Places {
     code.buffer.get_srclocs_sorted().iter().map(place).collect()
 }
 
+/// Machine code. If places are wanted, Cranelift's two halves are called one after the other: the
+/// first drops the places of operations that it replaces.
+fn compiled(context: &mut Context, isa: &dyn TargetIsa, wanted: EmitOptions) -> CodegenResult<CompiledCode> {
+    let mut plane = ControlPlane::default();
+    if !wanted.places() {
+        context.compile(isa, &mut plane).map_err(|e| e.inner)?;
+        return context.take_compiled_code().ok_or_else(|| CodegenError::Unsupported("a function without code".into()));
+    }
+    let own = u32::try_from(context.func.dfg.num_insts()).unwrap_or(u32::MAX);
+    context.optimize(isa, &mut plane)?;
+    place_new(&mut context.func, own);
+    let (func, mut registers) = (&context.func, regalloc2::Ctx::default());
+    let made = isa.compile_function(func, &context.domtree, &mut registers, context.want_disasm, &mut plane)?;
+    Ok(made.apply_params(&func.params))
+}
+
+/// Gives each instruction after the first `own` the place of the first instruction that uses it.
+fn place_new(func: &mut Function, own: u32) {
+    let mut users: SecondaryMap<Value, Option<SourceLoc>> = SecondaryMap::new();
+    let blocks: Vec<_> = func.layout.blocks().collect();
+    for block in blocks.into_iter().rev() {
+        let insts: Vec<_> = func.layout.block_insts(block).collect();
+        for inst in insts.into_iter().rev() {
+            let user = func.dfg.inst_results(inst).iter().find_map(|v| users[*v]);
+            if let Some(place) = user.filter(|_| func.srcloc(inst).is_default() && inst.as_u32() >= own) {
+                func.set_srcloc(inst, place);
+            }
+            let place = Some(func.srcloc(inst)).filter(|place| !place.is_default());
+            for v in func.dfg.inst_values(inst) {
+                users[v] = place.or(users[v]);
+            }
+        }
+    }
+}
+
 impl Job<'_> {
     /// Compiles it.
     ///
@@ -179,12 +215,9 @@ impl Job<'_> {
         let clif = if wanted.clif { shown(&self.name, &context.func) } else { String::new() };
         let by_generator = wanted.asm && wanted.arch == Arch::Aarch64;
         context.set_disasm(by_generator);
-        let code = match context.compile(isa, &mut ControlPlane::default()) {
-            Ok(code) => code,
-            Err(e) => return Err(format!("{}: {:?}", self.name, e.inner)),
-        };
+        let code = compiled(&mut context, isa, wanted).map_err(|e| format!("{}: {e:?}", self.name))?;
         let vcode = code.vcode.clone().unwrap_or_default();
-        let places = if wanted.places() { places(code) } else { Places::new() };
+        let places = if wanted.places() { places(&code) } else { Places::new() };
         let (bytes, alignment) = (code.code_buffer().to_vec(), u64::from(code.buffer.alignment));
         let all = code.buffer.relocs().to_vec();
         let relocations = all.iter().map(|r| ModuleReloc::from_mach_reloc(r, &context.func, self.id)).collect();

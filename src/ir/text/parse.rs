@@ -84,7 +84,7 @@ impl Parser {
             Some(name) => self.out.module.files.iter().position(|f| f == name).map(|i| i + 1),
         };
         match file.and_then(|n| u32::try_from(n).ok()) {
-            Some(file) => Loc { file, line: loc.line, column: loc.column },
+            Some(file) => Loc { file, line: loc.line, column: loc.column, ..Loc::default() },
             None => {
                 let e = TextError::new(place, "the location is in a file that the module does not list");
                 self.error(codes::UNKNOWN_NAME, e);

@@ -132,7 +132,7 @@ impl<'a> Builder<'a> {
     /// Converts a span to an IR source location.
     pub(super) fn loc(&mut self, span: Span) -> Loc {
         let at = self.sources.line_column(span);
-        Loc { file: self.files.number(span.file), line: at.line, column: at.column }
+        Loc { file: self.files.number(span.file), line: at.line, column: at.column, ..Loc::default() }
     }
 
     /// Reports an error of the program.

@@ -5,7 +5,7 @@
 //! layers). So a concat of parameters alone is done when a model is opened, not in each call.
 
 use super::{Shared, map};
-use crate::ir::{ParamDecl, Value};
+use crate::ir::{Loc, ParamDecl, Value};
 use crate::shape::{Dim, TensorType};
 use crate::tile::packed_area::{Area, launch_for_each};
 use crate::tile::{self, BufferType, PlanBuilder, PlanVariant, View, row_major};
@@ -50,12 +50,14 @@ struct Joined {
     offset: u64,
     /// Shape of the concatenated tensor of one layer.
     shape: Vec<Dim>,
+    /// The concatenation.
+    loc: Loc,
 }
 
 impl PackedArea {
     /// Reserves space for views concatenated along an axis; `None` if the size is not a constant,
     /// or is 0. The views agree in all other axes.
-    pub(super) fn join(&mut self, windows: &[(&ParamDecl, View)], axis: usize) -> Option<PackedTensor> {
+    pub(super) fn join(&mut self, windows: &[(&ParamDecl, View)], axis: usize, loc: Loc) -> Option<PackedTensor> {
         let (param, first) = windows.first()?;
         let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
         let mut shape = first.shape.clone();
@@ -79,7 +81,7 @@ impl PackedArea {
         let whole = BufferType { elem: first.elem, strides: row_major(&all), shape: all };
         let strides = row_major(&shape);
         if known.is_none() {
-            self.joined.push(Joined { parts, counts, axis, offset, shape: shape.clone() });
+            self.joined.push(Joined { parts, counts, axis, offset, shape: shape.clone(), loc });
             self.bytes = end;
         }
         Some(PackedTensor { offset, whole, shape, strides })
@@ -98,6 +100,7 @@ pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), 
     out.packed = area.bytes;
     let mut b = PlanBuilder::new("weights", PlanVariant::Prepare, Vec::new(), Vec::new());
     for j in &area.joined {
+        b.at(j.loc);
         let mut start = Dim::zero();
         for (name, from) in &j.parts {
             let mut from = from.clone();

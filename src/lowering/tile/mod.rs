@@ -98,6 +98,23 @@ pub fn lower_with_remarks(module: ir::Verified<'_>) -> Result<(VerifiedModule, V
     Ok((VerifiedModule::new(tiles).map_err(|errors| errors.to_string())?, remarks))
 }
 
+/// Tells the locations of a function's instructions which operation they are; the ones inside a
+/// region are the region's, and a tap is that of the tapped value.
+fn name_operations(number: usize, f: &mut ir::Function) {
+    fn all_of(f: &mut ir::Function, number: usize, value: Option<ir::Value>) {
+        let insts: Vec<ir::Inst> = f.insts().map(|(_, i, _)| i).collect();
+        for i in insts {
+            let data = f.inst_mut(i);
+            let Some(value) = value.or(data.result).or(data.operands.first().copied()) else { continue };
+            data.loc = data.loc.of_operation(number, value.as_u32());
+            if let ir::Op::Fused { body, .. } = &mut data.op {
+                all_of(body, number, Some(value));
+            }
+        }
+    }
+    all_of(f, number, None);
+}
+
 fn lowered(module: &ir::Module) -> Result<(tile::Module, Vec<String>), String> {
     let mut out = tile::Module {
         name: module.name.clone(),
@@ -110,8 +127,9 @@ fn lowered(module: &ir::Module) -> Result<(tile::Module, Vec<String>), String> {
         ..tile::Module::default()
     };
     let mut shared = Shared::default();
-    for f in &module.functions {
+    for (n, f) in module.functions.iter().enumerate() {
         let mut f = f.clone();
+        name_operations(n, &mut f);
         prepare::run(&mut f)?;
         plan::lower(&f, &mut shared, &mut out)?;
     }

@@ -9,6 +9,7 @@
 
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
+use crate::source::Loc;
 use crate::tile::packed_area::{Area, launch_for_each};
 use crate::tile::{
     Body, BufferType, Compute, Kernel, Kernels, Module, Op, PlanBuilder, PlanOp, PlanVariant, Value, View, row_major,
@@ -25,6 +26,8 @@ struct Copy {
     parameter: String,
     from: View,
     to: View,
+    /// The concatenation.
+    loc: Loc,
 }
 
 /// Concatenated parameters.
@@ -71,7 +74,7 @@ pub(super) fn find(module: &Module) -> Option<Vec<Joined>> {
         if to.dynamic != of_layer || !from.dynamic.is_empty() || !is_row_major || !layered {
             return None;
         }
-        let copy = Copy { kernel: kernel.name.clone(), parameter: name.clone(), from, to };
+        let copy = Copy { kernel: kernel.name.clone(), parameter: name.clone(), from, to, loc: data.loc };
         match found.iter_mut().find(|j| j.offset == *offset) {
             Some(known) if known.whole == whole && known.counts == counts => known.copies.push(copy),
             Some(_) => return None,
@@ -172,6 +175,7 @@ impl PlacedJoin {
     ) -> Result<(), String> {
         let joined = known.get(self.number).ok_or("a part of the packed area that is not known")?;
         for copy in &joined.copies {
+            b.at(copy.loc);
             let kernel = old.iter().find(|k| k.name == copy.kernel).ok_or("a copy without its kernel")?;
             let kernel = kernels.keep(kernel);
             let area = Area {

@@ -33,6 +33,7 @@ use super::quantise::{self, Quantised, quantise};
 use crate::interface::ParamDecl;
 use crate::scalar::{CmpOp, Scalar};
 use crate::shape::{Dim, Elem, TensorType};
+use crate::source::Loc;
 use crate::tile::packed_area::{Area, launch_for_each};
 use crate::tile::{
     self, BufferType, Extent, Kernel, KernelBuilder, Kernels, ParamMode, Plan, PlanBuilder, PlanVariant, Type, Value,
@@ -64,6 +65,8 @@ pub(super) struct Weight {
     offset: u64,
     /// Offset of their scales, if they have any.
     scales: u64,
+    /// The first matmul that reads them.
+    loc: Loc,
 }
 
 /// Layout of a module's packed area.
@@ -176,8 +179,14 @@ impl Packing {
     /// one after another; with k indices in pairs if both `left` and the panels can be `bf16`. Full
     /// `f32` panels are interleaved in groups (their number is the last argument), unless the view
     /// is already packed in another way. `None` if it is better read directly, or if its offset is
-    /// not a constant.
-    pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], left: Left, abreast: i64) -> Option<PackedWindow> {
+    /// not a constant. `loc` is the matmul.
+    pub(super) fn place(
+        &mut self,
+        windows: &[(&ParamDecl, View)],
+        left: Left,
+        abreast: i64,
+        loc: Loc,
+    ) -> Option<PackedWindow> {
         let ((param, window), others) = windows.split_first()?;
         // With several, none must be rounded more than its own format permits.
         let kept = windows.iter().any(|(p, _)| self.choice.format_of(&p.name) == WeightFormat::F32);
@@ -259,7 +268,7 @@ impl Packing {
         }
         if known.is_none() {
             let (offset, scales) = (panels.offset, scales.as_ref().map_or(0, |(part, _)| part.offset));
-            self.weights.push(Weight { parts, counts, format, in_pairs, abreast, offset, scales });
+            self.weights.push(Weight { parts, counts, format, in_pairs, abreast, offset, scales, loc });
             self.bytes = end;
         }
         Some(PackedWindow { panels, scales, in_pairs, abreast })
@@ -368,6 +377,7 @@ pub(super) fn prepare(
     }
     let mut b = PlanBuilder::new("weights", PlanVariant::Prepare, Vec::new(), Vec::new());
     for w in &packing.weights {
+        b.at(w.loc);
         let mut calls = Vec::new();
         for (name, from) in &w.parts {
             let mut window = from.clone();

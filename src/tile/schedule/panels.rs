@@ -673,7 +673,7 @@ impl Walk<'_, '_> {
         let (windows, layers) = self.columns(window)?;
         let windows: Vec<(ParamDecl, View)> = windows.into_iter().map(|(p, v)| (p.clone(), v)).collect();
         let windows: Vec<(&ParamDecl, View)> = windows.iter().map(|(p, v)| (p, v.clone())).collect();
-        let place = self.packing.place(&windows, left, abreast)?;
+        let place = self.packing.place(&windows, left, abreast, at.loc)?;
         let numbers = self.packed_view(place.panels, &layers, at);
         let scales = place.scales.map(|(part, bits)| (self.packed_view(part, &layers, at), bits));
         Some(Panels { numbers, scales, in_pairs: place.in_pairs, abreast: place.abreast })

@@ -144,6 +144,7 @@ pub fn run_steps(
     sink: &mut dyn Sink,
 ) -> Result<(VerifiedModule, Vec<Remark>), ScheduleError> {
     let mut observer = Observer::new(watch, sink, "tir");
+    observer.begin("lowering", || text::print(module));
     let mut log = Log::new(options, module, machine);
     let mut step = "";
     let mut refused = None;

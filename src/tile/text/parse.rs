@@ -472,7 +472,7 @@ impl Parser {
                 }
             },
         };
-        Ok(Loc { file, line: l.line, column: l.column })
+        Ok(Loc { file, line: l.line, column: l.column, ..Loc::default() })
     }
 
     fn instruction(&mut self, item: &Item<'_>, k: &mut Skeleton<'_>) -> Read<()> {

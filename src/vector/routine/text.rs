@@ -145,8 +145,9 @@ pub fn print(routine: &Routine) -> String {
 }
 
 /// Prints a routine, with a comment after each instruction that has one.
-pub fn print_with(routine: &Routine, comment: impl Fn(Inst) -> Option<String>) -> String {
+pub fn print_with(routine: &Routine, comment: impl Fn(Option<Inst>) -> Option<String>) -> String {
     let names = Names::assign(routine);
+    let behind = |i| comment(i).map_or(String::new(), |text| format!("  // {text}"));
     let body = &routine.body;
     let param = |(v, label): &(Value, String)| match label.as_str() {
         "" => names.typed(*v),
@@ -174,18 +175,18 @@ pub fn print_with(routine: &Routine, comment: impl Fn(Inst) -> Option<String>) -
                 }
                 None => write!(out, "  {text}"),
             };
-            let comment = comment(*i).map_or(String::new(), |text| format!("  // {text}"));
-            let _ = writeln!(out, "{comment}");
+            let _ = writeln!(out, "{}", behind(Some(*i)));
         }
         let _ = match &data.terminator {
-            Terminator::Br(call) => writeln!(out, "  br {}", names.call(call)),
+            Terminator::Br(call) => write!(out, "  br {}", names.call(call)),
             Terminator::BrIf { condition, then, otherwise } => {
                 let condition = names.value(*condition);
-                writeln!(out, "  br_if {condition}, {}, {}", names.call(then), names.call(otherwise))
+                write!(out, "  br_if {condition}, {}, {}", names.call(then), names.call(otherwise))
             }
-            Terminator::Return(_) => writeln!(out, "  return"),
+            Terminator::Return(_) => write!(out, "  return"),
             Terminator::Roles(roles) => match *roles {},
         };
+        let _ = writeln!(out, "{}", behind(None));
     }
     out += "}\n";
     out

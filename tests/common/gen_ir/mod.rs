@@ -198,7 +198,7 @@ impl Gen {
 
     fn loc(&mut self) -> Loc {
         self.lines += 1;
-        Loc { file: 0, line: self.lines, column: 1 }
+        Loc { line: self.lines, column: 1, ..Loc::default() }
     }
 
     /// Appends an operation if its rule allows it and its result is not too large.

@@ -7,7 +7,7 @@
 use super::super::map;
 use super::super::region::buffer_type;
 use super::Lowering;
-use crate::ir::{self, Terminator, Value};
+use crate::ir::{self, Terminator, Value, ValueDef};
 use crate::tile::{self, View};
 
 impl Lowering<'_> {
@@ -88,6 +88,7 @@ impl Lowering<'_> {
             }
         }
         for (v, from, to) in copies {
+            self.at_value(v);
             match from {
                 None => self.fill(v, &to)?,
                 Some(from) => {
@@ -100,6 +101,7 @@ impl Lowering<'_> {
     }
 
     fn return_value(&mut self, number: u32, v: Value) -> Result<(), String> {
+        self.at_value(v);
         let from = self.view(v)?;
         if let Some(buffer) = self.roots[from.root]
             && from.is_whole()
@@ -114,6 +116,26 @@ impl Lowering<'_> {
         self.roots[root] = Some(buffer);
         let call = map::copy("result", &from, &to);
         self.launch(call)
+    }
+
+    /// Locates the next instructions where a value is computed; for a block argument, the first
+    /// value passed to it that has a location.
+    fn at_value(&mut self, v: Value) {
+        let mut values = vec![v];
+        let mut next = 0;
+        while let Some(v) = values.get(next).copied() {
+            next += 1;
+            match self.f.def(v) {
+                ValueDef::Result(i) if self.f.inst(i).loc.line > 0 => return self.builder.at(self.f.inst(i).loc),
+                ValueDef::Arg(block, n) => {
+                    let jumps = self.f.layout.iter().flat_map(|b| self.f.block(*b).terminator.targets());
+                    let passed = jumps.filter(|call| call.block == block).filter_map(|call| call.args.get(n));
+                    let new: Vec<Value> = passed.filter(|v| !values.contains(v)).copied().collect();
+                    values.extend(new);
+                }
+                ValueDef::Result(_) | ValueDef::Param => {}
+            }
+        }
     }
 
     fn is_out(&self, buffer: tile::Value, number: u32) -> bool {

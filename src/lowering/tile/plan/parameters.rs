@@ -7,7 +7,7 @@
 
 use super::super::join::PackedTensor;
 use super::Lowering;
-use crate::ir::{Op, ParamDecl, Use, Value, param_named};
+use crate::ir::{Loc, Op, ParamDecl, Use, Value, param_named};
 use crate::shape::Dim;
 use crate::tile::View;
 
@@ -16,6 +16,7 @@ use crate::tile::View;
 pub(super) struct Join {
     axis: usize,
     parts: Vec<View>,
+    loc: Loc,
 }
 
 impl Lowering<'_> {
@@ -57,7 +58,8 @@ impl Lowering<'_> {
         }
         let ty = self.f.tensor(v)?;
         let root = self.fresh_root();
-        self.joins.insert(root, Join { axis, parts });
+        let loc = self.f.definition(v).map(|(_, d)| d.loc).unwrap_or_default();
+        self.joins.insert(root, Join { axis, parts, loc });
         Some(View::whole(root, ty))
     }
 
@@ -77,11 +79,11 @@ impl Lowering<'_> {
 
     /// The corresponding view of the packed area, if the root is a concat of parameters.
     pub(super) fn joined_in_memory(&mut self, window: &View) -> Result<Option<View>, String> {
-        let Some(Join { axis, parts }) = self.joins.get(&window.root).cloned() else { return Ok(None) };
+        let Some(Join { axis, parts, loc }) = self.joins.get(&window.root).cloned() else { return Ok(None) };
         let lost = "joined parameters without a place";
         let (params, indices) = self.parameters(&parts).ok_or(lost)?;
         let windows: Vec<(&ParamDecl, View)> = params.iter().zip(parts).collect();
-        let part = self.shared.area.join(&windows, axis).ok_or(lost)?;
+        let part = self.shared.area.join(&windows, axis, loc).ok_or(lost)?;
         let base = self.packed_view(part, &indices);
         let dynamic = [base.dynamic, window.dynamic.clone()].concat();
         Ok(Some(View { root: base.root, dynamic, ..window.clone() }))
