@@ -195,7 +195,7 @@ def rounds(options, contenders):
                 continue
             try:
                 times[name].append(contenders[name]())
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 if name == "attnc":
                     raise
                 print(f"      without {name}: {type(error).__name__}: {str(error).splitlines()[0][:120]}", flush=True)

@@ -244,8 +244,15 @@ fn numbers_are_read_before_loops_that_do_not_write_them() {
     }
 }
 ";
+    // Layers of one parameter.
+    let two = "layer L { at: i32 }
+model Test {
+    ls: [L; 2]
+    pub fn read(x: f32[8]) -> f32 { x[ls[0].at] + x[ls[1].at] + x[ls[0].at] }
+}
+";
     let decoder = include_str!("../cuda/decoder.attn");
-    for (source, expected) in [(decoder, (0, 2)), (changed, (1, 0))] {
+    for (source, expected) in [(decoder, (0, 2)), (changed, (1, 0)), (two, (0, 2))] {
         let module = lowered("test.attn", source);
         let made = until(&module, &Machine::from(GpuArch::Sm80), "share-slots");
         let plan = made.plans.iter().find(|p| p.name == "read").expect("a plan");

@@ -50,7 +50,7 @@ pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Re
 /// Chooses the modes of one kernel. `in_chunks`: the operands of its matmuls are aligned to 16
 /// bytes.
 pub(super) fn choose(kernel: &mut Kernel, machine: &Machine, in_chunks: bool) {
-    // A block with such a matmul has the maximum number of warps, unless chosen otherwise.
+    // A block with such a matmul has at least this number of warps, unless chosen otherwise.
     let warps = kernel.tiled.as_ref().and_then(|tiled| tiled.warps).unwrap_or(u32::try_from(MAX_WARPS).unwrap_or(1));
     let best = |body: &Body, dot: &InstData| match machine.processor {
         Processor::Cpu(cpu) => Some(DotMode::best(body, dot, cpu)),

@@ -427,7 +427,7 @@ impl Code<'_> {
     fn gate(&mut self, name: &str, op: UnaryOp, x: Reg) -> Reg {
         const NEGATED: f32 = -std::f32::consts::LOG2_E;
         // 2 sqrt(2 / pi), for `gelu_tanh`: x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
-        const INNER: f32 = 1.595_769_1 * NEGATED;
+        const INNER: f32 = 1.595_769 * NEGATED;
         let f32 = RegType::F32;
         // A gated value is 0 long before this; there, infinity would be multiplied by 0.
         let x = match op {
@@ -456,23 +456,23 @@ impl Code<'_> {
         self.make("gate", RegType::F32, P::RcpApprox { ftz: Ftz::Flush }, &[word(sum)])
     }
 
-    /// `tanh(x)` as `1 - 2 / (1 + e^2|x|)` with the sign of `x`; for `|x| < 1/4` as its series up to
-    /// `x^7`, whose rest is less than `2^-21` of the result.
+    /// `tanh(x)` as `1 - 2 / (1 + e^2|x|)` with the sign of `x`; for `|x| < 1/4` as its series up
+    /// to `x^7`, with a truncation error of `2^-21`.
     fn tanh(&mut self, name: &str, x: Reg) -> Reg {
         let (f32, ty) = (RegType::F32, W::F32);
-        let size = self.make("size", f32, P::AbsFloat { ftz: Ftz::Keep, ty }, &[word(x)]);
-        let exponent = self.make("e", f32, MUL, &[word(size), float(2.0 * std::f32::consts::LOG2_E)]);
+        let magnitude = self.make("magnitude", f32, P::AbsFloat { ftz: Ftz::Keep, ty }, &[word(x)]);
+        let exponent = self.make("e", f32, MUL, &[word(magnitude), float(2.0 * std::f32::consts::LOG2_E)]);
         let gate = self.logistic(exponent);
         let far = self.make("far", f32, FMA, &[word(gate), float(-2.0), float(1.0)]);
         let square = self.make("square", f32, MUL, &[word(x), word(x)]);
         let series = self.make("series", f32, FMA, &[word(square), float(-17.0 / 315.0), float(2.0 / 15.0)]);
         let series = self.make("series", f32, FMA, &[word(series), word(square), float(-1.0 / 3.0)]);
-        let cube = self.make("cube", f32, MUL, &[word(square), word(size)]);
-        let near = self.make("near", f32, FMA, &[word(series), word(cube), word(size)]);
+        let cube = self.make("cube", f32, MUL, &[word(square), word(magnitude)]);
+        let near = self.make("near", f32, FMA, &[word(series), word(cube), word(magnitude)]);
         let less = P::SetP { compare: Compare::Lt, ftz: Ftz::Keep, ty };
-        let is_near = self.make("is_near", RegType::Pred, less, &[word(size), float(0.25)]);
+        let is_near = self.make("is_near", RegType::Pred, less, &[word(magnitude), float(0.25)]);
         let chosen = self.make("chosen", f32, P::SelP { ty }, &[word(near), word(far), word(is_near)]);
-        // PTX takes the sign's operand first.
+        // The first operand gives the sign.
         self.make(name, f32, P::CopySign { ty }, &[word(x), word(chosen)])
     }
 

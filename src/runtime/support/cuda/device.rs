@@ -104,7 +104,11 @@ impl Gpu {
     pub(crate) fn check(&self, code: Code, what: &str) -> Result<()> {
         match code {
             0 => Ok(()),
-            code::OUT_OF_MEMORY => fail!(Memory, "{what}: the GPU is out of memory"),
+            code::OUT_OF_MEMORY => {
+                // For the caller's next attempt.
+                self.spare.clear(self.driver);
+                fail!(Memory, "{what}: the GPU is out of memory")
+            }
             code if code::is_sticky(code) => {
                 self.broken.store(code, Ordering::Relaxed);
                 let text = self.driver.text(code);

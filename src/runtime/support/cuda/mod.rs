@@ -6,11 +6,11 @@
 //!
 //! A model uses one device and its primary context, which it shares with PyTorch and others
 //! (`device`), and owns the loaded module (`module`) and the weights (`upload`). A session owns a
-//! stream and memory that its calls reuse (`session`); memory of released results is kept for later
-//! ones (`spare`). A call copies in, launches, copies out and waits (`call`); tensors in GPU memory
-//! that kernels cannot access directly are copied there (`copier`, `strided`). Launches are recorded
-//! on a `tape`, and become `graphs` if they recur. Nothing here chooses an algorithm: the plan
-//! decides what is launched.
+//! stream and memory that its calls reuse (`session`); memory of released results is kept for
+//! later ones (`spare`). A call copies in, launches, copies out and waits (`call`); tensors in GPU
+//! memory that kernels cannot access directly are copied there (`copier`, `strided`). Launches are
+//! recorded on a `tape`, and become `graphs` if they recur. Nothing here chooses an algorithm: the
+//! plan decides what is launched.
 
 pub(crate) mod call;
 pub(crate) mod choice;

@@ -14,7 +14,7 @@ use super::driver::{Address, Driver};
 #[derive(Default)]
 pub(crate) struct SpareMemory {
     is_locked: AtomicBool,
-    /// The latest first; empty places have size 0.
+    /// The latest first; empty entries have size 0.
     list: UnsafeCell<[Spare; 4]>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Spare {
 }
 
 /// Larger results are freed: computing them takes far longer.
-pub(super) const MAX_SPARE: u64 = 128 << 20;
+pub(super) const MAX_SPARE: u64 = 64 << 20;
 
 impl SpareMemory {
     /// Accesses the list, unless another thread does at this moment.
@@ -52,7 +52,10 @@ impl SpareMemory {
     /// Adds memory; returns what must be freed instead.
     pub(super) fn add(&self, new: Spare) -> Option<Address> {
         let replaced = self.with(|list| {
-            list.rotate_right(1);
+            let last = list.iter().position(|s| s.size == 0).unwrap_or(list.len() - 1);
+            if let Some(part) = list.get_mut(..=last) {
+                part.rotate_right(1);
+            }
             core::mem::replace(&mut list[0], new)
         });
         let freed = replaced.unwrap_or(new);
@@ -61,7 +64,14 @@ impl SpareMemory {
 
     /// Frees all of it; the context must be current.
     pub(super) fn clear(&self, driver: &Driver) {
-        for spare in self.with(core::mem::take).unwrap_or_default().iter().filter(|s| s.size > 0) {
+        let list = loop {
+            // Other threads hold the lock for a few instructions.
+            match self.with(core::mem::take) {
+                Some(list) => break list,
+                None => core::hint::spin_loop(),
+            }
+        };
+        for spare in list.iter().filter(|s| s.size > 0) {
             // SAFETY: allocated once and no longer used.
             unsafe { (driver.free)(spare.address) };
         }

@@ -27,6 +27,7 @@
 //! | reductions whose neighbours are rows | unchanged | by work |
 //! | strict products of at least [`MANY_COLUMNS`] columns | twice [`PRODUCT`] rows and columns | 8 warps, a thread for 64 sums |
 //! | attention of few queries, with split keys (`attention::parts`) | unchanged | by work: [`MAX_WARPS`] warps for heads of 32 elements and more |
+//! | products of few rows (`DotMode::Split`) | see [`super::few_rows`] | up to [`SPLIT_THREADS`] threads if there are few blocks |
 //! | other products, and everything else | unchanged | a thread for each [`SUMS`] sums |
 //!
 //! A row of 768 elements reduced by one warp is 6 accesses of 16 bytes per lane, which overlap:
@@ -324,7 +325,8 @@ fn split_warps(kernel: &Kernel, dot: &InstData, gpu: Gpu) -> i64 {
         let right = *dot.operands.get(1)?;
         let tile = kernel.body.ty(right).tile()?;
         let memory = kernel.body.ty(*kernel.body.def_inst(right)?.operands.first()?).buffer()?;
-        let elements = tile.rows.capacity().saturating_mul(tile.cols.capacity());
+        let bits = if matches!(kernel.body.def_inst(right)?.op, Op::LoadScaled { bits: 4 }) { 4 } else { 8 };
+        let elements = tile.rows.capacity().saturating_mul(tile.cols.capacity()) * bits / 8;
         Some(elements.saturating_mul(i64::try_from(memory.elem.size()).ok()?) / 16)
     };
     let chunks = of_right().unwrap_or(0);

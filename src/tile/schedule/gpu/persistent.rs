@@ -76,6 +76,7 @@ use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::Dim;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, begins_at_multiple};
+use crate::tile::machine::MAX_WARPS;
 use crate::tile::verify::recheck;
 use crate::tile::{
     Block, BlockCall, Body, GpuArch, GpuOp, GridAxis, Inst, InstData, Kernel, Machine, Module, Op, Param, ParamMode,
@@ -611,7 +612,8 @@ impl<'a> Maker<'a> {
             }
             points = points.max_with(&own);
             if let State::Gpu { warps: own, .. } = k.state {
-                warps = warps.max(own);
+                // Larger blocks, of split matmuls, would leave few registers to all others.
+                warps = warps.max(own.min(u32::try_from(MAX_WARPS).unwrap_or(1)));
             }
             scratch = scratch.max(k.scratch);
         }

@@ -38,12 +38,12 @@
 //!
 //! # Conditions
 //!
-//! * the number is at a constant place in an argument, a parameter, a state or a slot; in a slot,
+//! * the number is at a constant offset in an argument, a parameter, a state or a slot; in a slot,
 //!   only if a kernel that writes it is always launched before the loop;
 //! * no kernel launched in the loop writes to that memory;
 //! * the loop has a single entry.
 //!
-//! What depends on the number, such as the check of an index, stays where it is, so errors are
+//! Work that depends on the number, such as the check of an index, stays where it is, so errors are
 //! reported in the same order.
 
 use std::collections::BTreeSet;
@@ -92,10 +92,10 @@ impl Reads<'_> {
         let mut loops = self.cfg.loops();
         loops.sort_by_key(|l| std::cmp::Reverse(l.blocks.len()));
         for l in loops {
-            let Some(before) = self.entry_of(&l) else { continue };
+            let Some(before) = self.preheader(&l) else { continue };
             for block in self.plan.body.layout.clone().into_iter().filter(|b| l.blocks.contains(b)) {
                 for inst in self.plan.body.block(block).insts.clone() {
-                    if let Some(mut moved) = self.same_in_all_steps(inst, &l, before) {
+                    if let Some(mut moved) = self.invariant(inst, &l, before) {
                         moved.push(inst);
                         for i in moved {
                             self.plan.body.block_mut(block).insts.retain(|other| *other != i);
@@ -107,16 +107,15 @@ impl Reads<'_> {
         }
     }
 
-    /// The block that jumps into a loop, if it is the only one and does nothing else.
-    fn entry_of(&self, l: &Loop<Block>) -> Option<Block> {
+    /// The preheader of a loop: the only predecessor outside, if it jumps unconditionally.
+    fn preheader(&self, l: &Loop<Block>) -> Option<Block> {
         let mut outside = self.cfg.predecessors(l.header).iter().copied().filter(|b| !l.blocks.contains(b));
         let before = outside.next().filter(|_| outside.next().is_none())?;
         matches!(self.plan.body.block(before).terminator, Terminator::Br(_)).then_some(before)
     }
 
-    /// If an instruction reads a number that stays the same throughout a loop: its view, if that is
-    /// to be moved too.
-    fn same_in_all_steps(&self, inst: Inst, l: &Loop<Block>, before: Block) -> Option<Vec<Inst>> {
+    /// If an instruction reads a loop-invariant number: the view that is moved with it, if any.
+    fn invariant(&self, inst: Inst, l: &Loop<Block>, before: Block) -> Option<Vec<Inst>> {
         let body = &self.plan.body;
         let (from, view) = read(body, inst)?;
         let is_written_before = || {
@@ -141,7 +140,14 @@ impl Reads<'_> {
         (of_root && is_before(view.root) && home(buffer) == home(body.inst(inst).result?)).then(|| vec![made])
     }
 
-    /// Reads equal numbers of a block once, unless they are written in between.
+    /// Do two views refer to the same element? Layers of one parameter differ in the operands of
+    /// their roots.
+    fn is_same(&self, a: &View, b: &View) -> bool {
+        let root = |v: &View| self.plan.body.def_inst(v.root).map(|d| (&d.op, &d.operands));
+        root(a) == root(b) && (&a.offset, a.elem) == (&b.offset, b.elem)
+    }
+
+    /// Within a block, reuses an earlier read of the same element, unless it is written in between.
     fn join(&mut self) {
         let mut by: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
         for block in self.plan.body.layout.clone() {
@@ -154,7 +160,7 @@ impl Reads<'_> {
                 else {
                     continue;
                 };
-                match known.iter().find(|(m, w, _)| *m == memory && w.offset == view.offset && w.elem == view.elem) {
+                match known.iter().find(|(_, w, _)| self.is_same(w, &view)) {
                     Some((.., first)) => {
                         by[v] = Some(*first);
                         self.plan.body.block_mut(block).insts.retain(|other| *other != inst);
@@ -167,7 +173,7 @@ impl Reads<'_> {
     }
 }
 
-/// The memory and the view of a number at a constant place that an instruction reads.
+/// The memory and the view of a number at a constant offset that an instruction reads.
 fn read(body: &Body, inst: Inst) -> Option<(Memory, View)> {
     let data = body.inst(inst);
     let [buffer] = *data.operands.as_slice() else { return None };

@@ -72,13 +72,12 @@ pub(super) use remarks::remark_on_use;
 pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let Some(gpu) = machine.gpu() else { return Ok(Changed::new()) };
     let divided = divided(module, &gpu);
-    let mut notes = Vec::new();
+    let tf32 = log.options.tf32;
     let mut changed = in_steps::replace(module, |module, k| {
-        let (least, steps) = many_rows(module, k, &gpu, log.options.tf32)?;
-        notes.push((k.name.clone(), format!("calls with at least {least} rows have larger tiles")));
+        let (least, steps) = many_rows(module, k, &gpu, tf32)?;
+        log.note(&k.name, &format!("calls with at least {least} rows have larger tiles"));
         Some(steps)
     })?;
-    notes.iter().for_each(|(kernel, note)| log.note(kernel, note));
     let mut made = Vec::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled && !divided.contains_key(&k.name)) {
         let aligned = |param: &Param| gives(module, k, param, CHUNK);

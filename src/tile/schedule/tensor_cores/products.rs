@@ -100,8 +100,8 @@ pub(super) fn kernel(kernel: &Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(&P
 }
 
 /// The variant with large tiles of a matmul whose number of rows is only known at run time: that
-/// dimension, its minimum for this variant, and the kernel. `None` if there is a single tile for
-/// all numbers of rows.
+/// number (of all points), its minimum for this variant, and the kernel. `None` if there is a
+/// single tile for all numbers of rows.
 pub(super) fn many_rows(
     kernel: &Kernel,
     gpu: &Gpu,
@@ -115,8 +115,11 @@ pub(super) fn many_rows(
     }
     let shape: Vec<Dim> = kernel.grid.iter().map(|g| g.extent.clone()).collect();
     let (points, [rows, cols]) = shape.split_last_chunk::<2>()?;
-    let least = gpu.least_rows(&many.tile, points, cols);
-    Some((rows.clone(), least, many.kernel(gpu)?))
+    let sizes = if many.left.elem == Elem::F32 { Gpu::for_arch(GpuArch::Sm80) } else { *gpu };
+    let least = sizes.least_rows(&many.tile, points, cols);
+    // Points whose number is not known have as many rows each.
+    let unknown = points.iter().filter(|d| d.as_const().is_none());
+    Some((unknown.fold(rows.clone(), |n, d| n.mul(d)), least, many.kernel(gpu)?))
 }
 
 /// The variants of a matmul with quantised weights: a kernel for each minimum number of rows, in
@@ -144,7 +147,7 @@ pub(in super::super) fn unpacked_rows(arch: GpuArch) -> Option<i64> {
 }
 
 impl<'a> MatmulTiles<'a> {
-    /// `many`: a number of rows that is only known at run time is assumed to be large, else small.
+    /// `many`: assume many rows if their number is only known at run time, else few.
     fn find(
         kernel: &'a Kernel,
         gpu: &Gpu,

@@ -80,7 +80,7 @@ impl Gpu {
         ProductTile { rows, cols, steps, warps, stages: (room / stage).clamp(2, MAX_STAGES) }
     }
 
-    /// The number of rows from which on a tile leaves at most half of the multiprocessors without a
+    /// Minimum number of rows for which a tile leaves at most half of the multiprocessors without a
     /// block.
     pub(super) fn least_rows(&self, tile: &ProductTile, points: &[Dim], cols: &Dim) -> i64 {
         let each = count(points).saturating_mul(parts_of(cols.as_const().unwrap_or(UNKNOWN).max(1), tile.cols));
