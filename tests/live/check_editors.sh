@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compares the tree-sitter grammar with attnc (the first argument) on mutated programs, 1,000 or the second argument; packages the
-# extension for VS Code, and runs it, its protocol and its grammar against attnc.
+# Compares the tree-sitter grammar with attnc (the first argument) on mutated programs, 1,000 or the second argument (0: not at all; the
+# first time it compiles for two minutes); packages the extension for VS Code, and runs it, its protocol and its grammar against attnc.
 #
 # What is fetched goes into build/editors/; exit status 3 where there is no Node, or no network and nothing from before.
 set -eu
@@ -13,7 +13,7 @@ mkdir -p build/editors
 programs="$(realpath examples/*.attn src/types/std/*.attn editors/vscode/test/words.attn)"
 
 # shellcheck disable=SC2086
-(
+[ "$mutants" = 0 ] || (
     cd editors/tree-sitter-attn/check
     export CARGO_TARGET_DIR="$root/build/editors/target"
     cargo fetch --locked --quiet 2>/dev/null || exit 3

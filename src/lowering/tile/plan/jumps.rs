@@ -6,7 +6,7 @@
 
 use super::super::map;
 use super::super::region::buffer_type;
-use super::Lowering;
+use super::{Lowering, literal_of};
 use crate::ir::{self, Terminator, Value, ValueDef};
 use crate::tile::{self, View};
 
@@ -66,8 +66,8 @@ impl Lowering<'_> {
     fn edge(&mut self, call: &ir::BlockCall) -> Result<Vec<tile::Value>, String> {
         let targets = self.f.block(call.block).args.clone();
         let mut indices = Vec::new();
-        // Value, source (`None`: materialised in place) and destination.
-        let mut copies: Vec<(Value, Option<View>, View)> = Vec::new();
+        // Value and block argument, source (`None`: materialised in place) and destination.
+        let mut copies: Vec<([Value; 2], Option<View>, View)> = Vec::new();
         for (v, target) in call.args.iter().zip(&targets) {
             if *self.f.ty(*v) == ir::Type::Index {
                 indices.push(self.index(*v)?);
@@ -76,7 +76,7 @@ impl Lowering<'_> {
             let to = self.places[*target].clone().ok_or("a block argument without a slot")?;
             let from = self.places[*v].clone();
             if from.as_ref() != Some(&to) {
-                copies.push((*v, from, to));
+                copies.push(([*v, *target], from, to));
             }
         }
         // A copy must not overwrite the source of a later one, nor its own source in another order:
@@ -87,8 +87,8 @@ impl Lowering<'_> {
                 copies[i].1 = Some(self.copied(&from)?);
             }
         }
-        for (v, from, to) in copies {
-            self.at_value(v);
+        for ([v, target], from, to) in copies {
+            self.at_values(&[v, target]);
             match from {
                 None => self.fill(v, &to)?,
                 Some(from) => {
@@ -101,7 +101,7 @@ impl Lowering<'_> {
     }
 
     fn return_value(&mut self, number: u32, v: Value) -> Result<(), String> {
-        self.at_value(v);
+        self.at_values(&[v]);
         let from = self.view(v)?;
         if let Some(buffer) = self.roots[from.root]
             && from.is_whole()
@@ -118,15 +118,18 @@ impl Lowering<'_> {
         self.launch(call)
     }
 
-    /// Locates the next instructions where a value is computed; for a block argument, the first
-    /// value passed to it that has a location.
-    fn at_value(&mut self, v: Value) {
-        let mut values = vec![v];
+    /// Locates the next instructions where the first of these values with a location is computed;
+    /// for a block argument, the first value passed to it that has one. Literals have none: the
+    /// text of graph IR does not keep it.
+    fn at_values(&mut self, values: &[Value]) {
+        let mut values = values.to_vec();
         let mut next = 0;
         while let Some(v) = values.get(next).copied() {
             next += 1;
             match self.f.def(v) {
-                ValueDef::Result(i) if self.f.inst(i).loc.line > 0 => return self.builder.at(self.f.inst(i).loc),
+                ValueDef::Result(i) if self.f.inst(i).loc.line > 0 && literal_of(self.f, v).is_none() => {
+                    return self.builder.at(self.f.inst(i).loc);
+                }
                 ValueDef::Arg(block, n) => {
                     let jumps = self.f.layout.iter().flat_map(|b| self.f.block(*b).terminator.targets());
                     let passed = jumps.filter(|call| call.block == block).filter_map(|call| call.args.get(n));
