@@ -104,10 +104,7 @@ pub(super) fn signature_help(document: &Document, _uri: &str, params: &Value) ->
         json!({ "label": label, "parameters": shown, "activeParameter": at })
     };
     let signatures: Vec<Value> = labels.iter().map(signature).collect();
-    let active = signatures.first().map_or(json!(0), |first| first["activeParameter"].clone());
-    if signatures.is_empty() {
-        return Value::Null;
-    }
+    let Some(active) = signatures.first().map(|first| first["activeParameter"].clone()) else { return Value::Null };
     json!({ "signatures": signatures, "activeSignature": 0, "activeParameter": active })
 }
 

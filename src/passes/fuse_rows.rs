@@ -95,7 +95,8 @@ impl Space {
 
     /// The shape of whole rows, once their length is known.
     fn whole(&self) -> Option<Vec<Dim>> {
-        Some(self.lead.iter().chain(&self.length).cloned().collect()).filter(|_| self.length.is_some())
+        let length = self.length.as_ref()?;
+        Some(self.lead.iter().chain([length]).cloned().collect())
     }
 
     fn learn(&mut self, length: &Dim) -> bool {

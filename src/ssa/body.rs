@@ -112,6 +112,11 @@ impl<D: Dialect> Body<D> {
         }
     }
 
+    /// The block in the layout that has an instruction, if any.
+    pub fn block_of(&self, i: Inst) -> Option<Block> {
+        self.layout.iter().copied().find(|b| self.blocks[*b].insts.contains(&i))
+    }
+
     /// The data of an instruction.
     pub fn inst(&self, i: Inst) -> &InstData<D::Op> {
         &self.insts[i]

@@ -67,8 +67,7 @@ pub(super) fn choose_by_count(plan: &mut Plan, choice: Choice) -> Result<(), Str
     let Choice { launch, count, variants } = choice;
     let body = &mut plan.body;
     let loc = body.inst(launch).loc;
-    let home = body.layout.iter().copied().find(|b| body.block(*b).insts.contains(&launch));
-    let home = home.ok_or("a launch has gone")?;
+    let home = body.block_of(launch).ok_or("a launch has gone")?;
     let here = body.block(home).insts.iter().position(|i| *i == launch).ok_or("a launch has gone")?;
     let mut rest = body.block_mut(home).insts.split_off(here);
     rest.remove(0);

@@ -284,7 +284,7 @@ struct Before<'a> {
 
 impl Before<'_> {
     fn new(body: &mut Body, inst: Inst) -> Option<Before<'_>> {
-        let block = body.layout.iter().copied().find(|b| body.block(*b).insts.contains(&inst))?;
+        let block = body.block_of(inst)?;
         let loc = body.inst(inst).loc;
         Some(Before { body, block, inst, loc })
     }

@@ -451,8 +451,7 @@ impl Code<'_> {
     /// `1 / (1 + 2^e)`
     fn logistic(&mut self, exponent: Reg) -> Reg {
         let power = self.power("power", exponent);
-        let add = P::AddFloat { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, ty: W::F32 };
-        let sum = self.make("sum", RegType::F32, add, &[word(power), float(1.0)]);
+        let sum = self.make("sum", RegType::F32, ADD, &[word(power), float(1.0)]);
         self.make("gate", RegType::F32, P::RcpApprox { ftz: Ftz::Flush }, &[word(sum)])
     }
 

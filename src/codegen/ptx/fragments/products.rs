@@ -222,7 +222,7 @@ impl Code<'_> {
     /// Is a value used on some path after an instruction, before its redefinition?
     fn is_live_after(&self, inst: Inst, v: Value) -> bool {
         let body = self.body;
-        let Some(home) = body.layout.iter().copied().find(|b| body.block(*b).insts.contains(&inst)) else {
+        let Some(home) = body.block_of(inst) else {
             return true;
         };
         let used_in = |insts: &[Inst]| insts.iter().any(|i| body.inst(*i).operands.contains(&v));
@@ -233,7 +233,7 @@ impl Code<'_> {
             return true;
         }
         let defined_in = match body.def(v) {
-            ValueDef::Result(i) => body.layout.iter().copied().find(|b| body.block(*b).insts.contains(&i)),
+            ValueDef::Result(i) => body.block_of(i),
             ValueDef::Arg(b, _) => Some(b),
             ValueDef::Param => None,
         };

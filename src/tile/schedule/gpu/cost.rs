@@ -57,7 +57,7 @@
 use super::tiles::{Along, Axes, Axis};
 use crate::shape::Elem;
 use crate::tile::machine::{ENOUGH_BLOCKS, MAX_WARPS, WARP};
-use crate::tile::{Body, DotMode, Gpu, InstData, Kernel, Op, Tiled};
+use crate::tile::{Body, DotMode, Gpu, InstData, Kernel, Op, Tiled, alignment};
 
 /// Elements of a run per thread, if there are enough.
 const ELEMENTS: i64 = 4;
@@ -327,7 +327,7 @@ fn split_warps(kernel: &Kernel, dot: &InstData, gpu: Gpu) -> i64 {
         let memory = kernel.body.ty(*kernel.body.def_inst(right)?.operands.first()?).buffer()?;
         let bits = if matches!(kernel.body.def_inst(right)?.op, Op::LoadScaled { bits: 4 }) { 4 } else { 8 };
         let elements = tile.rows.capacity().saturating_mul(tile.cols.capacity()) * bits / 8;
-        Some(elements.saturating_mul(i64::try_from(memory.elem.size()).ok()?) / 16)
+        Some(elements.saturating_mul(i64::try_from(memory.elem.size()).ok()?) / i64::try_from(alignment::CHUNK).ok()?)
     };
     let chunks = of_right().unwrap_or(0);
     let wanted = gpu.processors * SPLIT_THREADS / points(kernel).max(1);

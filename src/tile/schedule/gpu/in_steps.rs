@@ -10,7 +10,7 @@ use crate::shape::Dim;
 use crate::tile::schedule::plans::{
     Choice, LaunchPosition, Variant, buffer, choose_by_count, in_entry, new_slot, slot_type,
 };
-use crate::tile::{Block, BufferType, Inst, Kernel, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, Value, View};
+use crate::tile::{BufferType, Inst, Kernel, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, Value, View};
 
 /// An operand of one of the launches.
 pub(in super::super) enum Operand {
@@ -147,7 +147,7 @@ fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) -> Result<(), S
         let data = plan.body.inst(inst).clone();
         let Op::Plan(PlanOp::Launch { kernel }) = &data.op else { continue };
         let Some(launches) = all.get(kernel) else { continue };
-        let block = block_of(plan, inst)?;
+        let block = plan.body.block_of(inst).ok_or("a launch has gone")?;
         let at = LaunchPosition { block, inst, loc: data.loc, out: data.operands.last().copied() };
         let steps = launches.with_operands(plan, &mut added, (at, &data.operands));
         let mut choose = |(count, least): &(Dim, i64), launches: Vec<(String, Vec<Value>)>| {
@@ -161,7 +161,7 @@ fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) -> Result<(), S
             choose(from, steps)?;
             continue;
         }
-        let block = block_of(plan, inst)?;
+        let block = plan.body.block_of(inst).ok_or("a launch has gone")?;
         let body = &mut plan.body;
         for (number, (kernel, operands)) in steps.into_iter().enumerate() {
             let op = Op::Plan(PlanOp::Launch { kernel });
@@ -176,12 +176,6 @@ fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) -> Result<(), S
         }
     }
     Ok(())
-}
-
-/// The block of a launch.
-fn block_of(plan: &Plan, inst: Inst) -> Result<Block, String> {
-    let mut blocks = plan.body.layout.iter().copied();
-    blocks.find(|b| plan.body.block(*b).insts.contains(&inst)).ok_or_else(|| "a launch has gone".to_string())
 }
 
 impl Launches {

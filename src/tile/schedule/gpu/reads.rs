@@ -127,9 +127,7 @@ impl Reads<'_> {
         {
             return None;
         }
-        let home = |v: Value| {
-            body.layout.iter().copied().find(|b| body.block(*b).insts.iter().any(|i| body.inst(*i).result == Some(v)))
-        };
+        let home = |v: Value| body.block_of(body.definition(v)?.0);
         let is_before = |v: Value| home(v).is_some_and(|b| self.cfg.dominates(b, before));
         let buffer = *body.inst(inst).operands.first()?;
         if is_before(buffer) {
@@ -137,7 +135,7 @@ impl Reads<'_> {
         }
         let (made, data) = body.definition(buffer)?;
         let of_root = data.operands.first() == Some(&view.root);
-        (of_root && is_before(view.root) && home(buffer) == home(body.inst(inst).result?)).then(|| vec![made])
+        (of_root && is_before(view.root) && body.block_of(made) == body.block_of(inst)).then(|| vec![made])
     }
 
     /// Do two views refer to the same element? Layers of one parameter differ in the operands of
