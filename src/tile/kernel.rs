@@ -124,6 +124,11 @@ pub struct Tiled {
 }
 
 impl Kernel {
+    /// The type of the parameter with this index, if it is a buffer.
+    pub(crate) fn buffer_type(&self, n: usize) -> Option<&BufferType> {
+        self.body.ty(self.params.get(n)?.value).buffer()
+    }
+
     /// The types of its parameters, if all are buffers.
     pub(crate) fn buffer_types(&self) -> Option<Vec<BufferType>> {
         self.params.iter().map(|p| self.body.ty(p.value).buffer().cloned()).collect()

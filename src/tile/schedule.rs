@@ -98,8 +98,8 @@ pub fn packed_weights(
     level: Cpu,
     weights: &WeightChoice,
 ) -> Result<Vec<PackedWeight>, String> {
-    let (packing, ..) = panels::choose(&mut (**module).clone(), &Machine::from(level), weights)?;
-    Ok(losses::packed(&packing))
+    let chosen = panels::choose(&mut (**module).clone(), &Machine::from(level), weights)?;
+    Ok(losses::packed(&chosen.packing))
 }
 
 /// Schedules a kernel for a CPU without changing operand layouts or tile sizes. An already

@@ -92,11 +92,15 @@ fn reasons_are_those_of_the_program() {
             "the number of its steps, 8*K, is known only at run time",
         ),
         ("x: bf16[2, 64], w: bf16[64, 64]", "bf16[2, 64]", "it has 2 rows and 64 columns"),
+        // Rounded to `tf32`, its types are not the reason.
+        ("x: f32[2, 64], w: f32[64, 64]", "f32[2, 64]", "it has 2 rows and 64 columns"),
     ];
     for (parameters, result, reason) in cases {
         let folder = folder(&format!("model M {{\n    pub fn forward({parameters}) -> {result} {{ x @ w }}\n}}\n"));
-        let (code, _, stderr) =
-            attnc(folder.path(), &["m.attn", "--target", "cuda", "--emit", "ptx=/dev/null", "--remarks"]);
+        let (code, _, stderr) = attnc(
+            folder.path(),
+            &["m.attn", "--target", "cuda", "--matmul-precision", "tf32", "--emit", "ptx=/dev/null", "--remarks"],
+        );
         assert!(code == 0 && stderr.contains(reason), "{parameters}: {stderr}");
     }
 }

@@ -251,7 +251,7 @@ fn part(
     layout: QueryLayout,
     results: &PartialResults,
 ) -> Option<(Kernel, Vec<usize>, f64)> {
-    let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
+    let ty = |n: usize| unscheduled.buffer_type(n);
     let (keys, values) = (ty(KEYS_PARAM)?, ty(VALUES)?);
     let (mut kb, parts) = begin(unscheduled, found, machine, layout, [keys, values], Some(results))?;
     let totals = parts.all_keys(&mut kb)?;
@@ -271,7 +271,7 @@ fn begin(
     keys_and_values: [&BufferType; 2],
     divided: Option<&PartialResults>,
 ) -> Option<(KernelBuilder, AttentionKernel)> {
-    let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
+    let ty = |n: usize| unscheduled.buffer_type(n);
     let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
     let (lead, [s, d]) = of_q.shape.split_last_chunk::<2>()?;
     let (s, d) = (s.clone(), d.clone());

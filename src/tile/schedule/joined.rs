@@ -98,7 +98,7 @@ fn made_by(body: &Body, v: Value) -> Option<(&Op, &[Value])> {
 
 /// Does a kernel copy elements without converting them?
 fn copies(kernel: &Kernel) -> bool {
-    let elem = |n: usize| kernel.params.get(n).and_then(|p| kernel.body.ty(p.value).buffer()).map(|b| b.elem);
+    let elem = |n: usize| kernel.buffer_type(n).map(|b| b.elem);
     kernel.compute == Some(Compute::Copy) && elem(0) == elem(1)
 }
 

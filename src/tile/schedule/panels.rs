@@ -53,7 +53,7 @@ use super::plans::{
 };
 use super::products::{LEAST_ROWS, MatmulParts, tile_rows};
 use super::step::{Changed, Log, Replacements};
-use super::tensor_cores;
+use super::tensor_cores::{self, Reason};
 use super::unpack::unpack;
 use crate::cfg::Loop;
 use crate::interface::{ParamDecl, param_named};
@@ -61,8 +61,8 @@ use crate::shape::{Dim, Elem};
 use crate::tile::alignment::{CHUNK, begins_at_multiple, needed};
 use crate::tile::matmul::{LEFT, RIGHT};
 use crate::tile::{
-    Block, BufferType, GpuArch, Inst, InstData, Kernel, Kernels, Machine, Module, Op, Param, Plan, PlanOp, PlanVariant,
-    Type, Value, ValueDef, View, flat, row_major, simplify,
+    Block, BufferType, GpuArch, Inst, InstData, Kernel, Kernels, Machine, Module, Op, Plan, PlanOp, PlanVariant, Type,
+    Value, ValueDef, View, flat, row_major, simplify,
 };
 
 /// Chooses and packs panels. A GPU has panels only for weights in a narrower format.
@@ -70,26 +70,32 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
     if machine.reads_in_place && log.options.weights.format == WeightFormat::F32 {
         return Ok(Changed::new());
     }
-    let (_, changed, made) = choose(module, machine, &log.options.weights)?;
+    let Chosen { changed, made, refused, .. } = choose(module, machine, &log.options.weights)?;
+    refused.iter().for_each(|(kernel, why)| log.note(kernel, &format!("not on tensor cores: {why}")));
     log.replaced(&made);
     Ok(changed)
+}
+
+/// The panels of a module.
+pub(super) struct Chosen {
+    pub(super) packing: Packing,
+    changed: Changed,
+    made: Replacements,
+    /// Matmuls with quantised weights that do not use tensor cores, and why.
+    refused: BTreeMap<String, Reason>,
 }
 
 /// Chooses and packs panels.
 ///
 /// # Errors
 /// A kernel that the verifier rejects, which is a bug in attnc.
-pub(super) fn choose(
-    module: &mut Module,
-    machine: &Machine,
-    weights: &WeightChoice,
-) -> Result<(Packing, Changed, Replacements), String> {
+pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightChoice) -> Result<Chosen, String> {
     let products: BTreeMap<String, MatmulParts> =
         module.kernels.iter().filter_map(|k| Some((k.name.clone(), MatmulParts::find(k)?))).collect();
     let joined = joined::find(module);
     let mut packing = Packing::new(machine.panel, !machine.reads_in_place, weights.clone());
     if products.is_empty() {
-        return Ok((packing, Changed::new(), Replacements::new()));
+        return Ok(Chosen { packing, changed: Changed::new(), made: BTreeMap::new(), refused: BTreeMap::new() });
     }
     let old = std::mem::take(&mut module.kernels);
     let launched: BTreeSet<String> = module.plans.iter().flat_map(|p| p.reached(&old)).map(str::to_string).collect();
@@ -100,8 +106,8 @@ pub(super) fn choose(
     // A changed kernel gets a number of its own.
     let renamed = |k: &&Kernel| products.contains_key(&k.name) && launched.contains(&k.name);
     let taken = old.iter().filter(|k| !renamed(k)).map(|k| k.name.clone()).collect();
-    let mut new =
-        New { machine, params: &module.params, old: &old, products: &products, joined, made: BTreeMap::new() };
+    let (made, refused) = (BTreeMap::new(), BTreeMap::new());
+    let mut new = New { machine, params: &module.params, old: &old, products: &products, joined, made, refused };
     let mut kernels = Kernels::beside(taken);
     for plan in module.plans.iter_mut().filter(|p| p.variant != PlanVariant::Prepare) {
         let (packed, placed, added) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
@@ -114,7 +120,7 @@ pub(super) fn choose(
         }
         simplify(&mut plan.body);
     }
-    let New { made, joined, .. } = new;
+    let New { made, joined, refused, .. } = new;
     if let Some(joined) = &joined {
         let plan = packing::prepare(&packing, joined, (&module.params, &old), &mut kernels)?;
         module.plans.retain(|p| p.variant != PlanVariant::Prepare);
@@ -146,7 +152,7 @@ pub(super) fn choose(
     kernels.list.iter().for_each(|k| drop(ordered.keep(k)));
     changed.extend(kernels.list.into_iter().map(|k| k.name));
     module.kernels = ordered.list;
-    Ok((packing, changed, made))
+    Ok(Chosen { packing, changed, made, refused })
 }
 
 /// State shared by all plans of a module.
@@ -159,16 +165,8 @@ struct New<'a> {
     joined: Option<Vec<Joined>>,
     /// The names of the kernels made from each kernel, in order.
     made: Replacements,
-}
-
-/// The GPU architecture, if its tensor cores support integer weights in a matmul with these numbers
-/// of rows and columns.
-fn tensor_cores_of(machine: &Machine, left: &BufferType, rows: &Dim, cols: &Dim) -> Option<GpuArch> {
-    let fits = matches!(left.elem, Elem::BF16 | Elem::F16)
-        && tensor_cores::is_left_operand(left)
-        && rows.as_const().is_none_or(|n| n >= tensor_cores::FEW_ROWS)
-        && cols.as_const().is_none_or(|n| n >= tensor_cores::FEW_COLS);
-    machine.gpu().map(|gpu| gpu.arch).filter(|_| fits)
+    /// Kernels with quantised weights that do not use tensor cores, and why.
+    refused: BTreeMap<String, Reason>,
 }
 
 /// The views of parameters that form a matrix, by columns, and the common indices of their layer.
@@ -282,8 +280,11 @@ impl Walk<'_, '_> {
             let row_count = product.row_count(kernel);
             let panels = self.panels(&piece.window, (&row_count, left, abreast), at, name)?;
             // Tensor cores, if there may be many rows on a GPU.
-            let cores = tensor_cores_of(self.new.machine, a, &row_count, &columns);
-            let cores = cores.filter(|_| panels.as_ref().is_some_and(|p| p.scales.is_some()));
+            let gpu = self.new.machine.gpu().filter(|_| panels.as_ref().is_some_and(|p| p.scales.is_some()));
+            let cores = gpu.and_then(|gpu| {
+                let fits = tensor_cores::takes_integers(a, &row_count, &columns);
+                fits.map_err(|why| self.refuse(name, why)).is_ok().then_some(gpu.arch)
+            });
             let narrowed = cores.map(|arch| (arch, made.clone()));
             let in_pairs = panels.as_ref().is_some_and(|p| p.in_pairs);
             let rounded =
@@ -338,7 +339,10 @@ impl Walk<'_, '_> {
             let mut variants = Vec::new();
             if let (Some(panels), Some((arch, narrowed))) = (&panels, &narrowed) {
                 let of = ByIntegers { kernel: narrowed, rows: &row_count, panels };
-                variants = self.by_integers(&of, &operands, &piece.window, (*arch, at))?;
+                variants = self.by_integers(&of, &operands, &piece.window, (*arch, at))?.unwrap_or_else(|why| {
+                    self.refuse(name, why);
+                    Vec::new()
+                });
                 if variants.is_empty() {
                     made = narrowed.clone();
                     product.retile(&mut made, LEAST_ROWS, self.new.machine.panel);
@@ -393,10 +397,10 @@ impl Walk<'_, '_> {
         operands: &[Value],
         window: &View,
         (arch, at): (GpuArch, LaunchPosition),
-    ) -> Result<Vec<Variant>, String> {
+    ) -> Result<Result<Vec<Variant>, Reason>, String> {
         let ByIntegers { kernel, rows, panels } = product;
         let (own, points) = panels.without_repeats();
-        let Some((scales, bits)) = &own.scales else { return Ok(Vec::new()) };
+        let Some((scales, bits)) = &own.scales else { return Ok(Ok(Vec::new())) };
         let integers = || tensor_cores::Integers {
             numbers: own.numbers.buffer_type(),
             scales: scales.buffer_type(),
@@ -404,12 +408,18 @@ impl Walk<'_, '_> {
             points: points.clone(),
         };
         let body = &self.plan.body;
-        let fits = |k: &Kernel| {
-            let aligned = |(p, v): (&Param, &Value)| begins_at_multiple(body, &[], *v, needed(k, p.value));
-            k.params.len() == operands.len() && k.params.iter().zip(operands).all(aligned)
+        let mut made = match tensor_cores::by_integers(kernel, arch, rows, integers) {
+            Ok(made) => made,
+            Err(why) => return Ok(Err(why)),
         };
-        let mut made = tensor_cores::by_integers(kernel, arch, rows, integers);
-        made.retain(|(_, k)| fits(k));
+        for (_, k) in &made {
+            for (n, (p, v)) in k.params.iter().zip(operands).enumerate() {
+                let bytes = needed(k, p.value);
+                if !begins_at_multiple(body, &[], *v, bytes) {
+                    return Ok(Err(tensor_cores::not_aligned(k, n, bytes)));
+                }
+            }
+        }
         let least = tensor_cores::unpacked_rows(arch).filter(|least| rows.as_const().is_none_or(|n| n >= *least));
         let least = least.filter(|_| !made.is_empty());
         if rows.as_const().is_some() && least.is_some() {
@@ -423,10 +433,10 @@ impl Walk<'_, '_> {
             let kernel = self.kernels.add_again(kernel);
             variants.push(Variant { least, launches: vec![(kernel, operands.to_vec())] });
         }
-        let elem = kernel.params.get(LEFT).and_then(|p| kernel.body.ty(p.value).buffer()).map(|b| b.elem);
+        let elem = kernel.buffer_type(LEFT).map(|b| b.elem);
         if let (Some(least), Some(elem)) = (least, elem) {
             let mut kernel: Kernel = (*kernel).clone();
-            let Some((unpack, matrix)) = self.unpacked(panels, window, elem, at)? else { return Ok(variants) };
+            let Some((unpack, matrix)) = self.unpacked(panels, window, elem, at)? else { return Ok(Ok(variants)) };
             if let Some(p) = kernel.params.get(RIGHT).map(|p| p.value) {
                 kernel.body.set_ty(p, Type::Buffer(matrix.buffer_type()));
             }
@@ -437,7 +447,7 @@ impl Walk<'_, '_> {
             let kernel = self.kernels.add_again(kernel);
             variants.push(Variant { least, launches: vec![unpack, (kernel, others)] });
         }
-        Ok(variants)
+        Ok(Ok(variants))
     }
 
     /// A launch that makes a 16-bit matrix of a matmul's panels; returns the matrix as the matmul's
@@ -511,6 +521,11 @@ impl Walk<'_, '_> {
         let is_view = |i: &&Inst| matches!(body.inst(**i).op, Op::Plan(PlanOp::View { .. }));
         let count = list.iter().take(end).rev().take_while(is_view).count();
         body.block_mut(block).insts.drain(end - count..end).collect()
+    }
+
+    /// Records why a matmul with quantised weights does not use tensor cores.
+    fn refuse(&mut self, kernel: &str, why: Reason) {
+        self.new.refused.entry(kernel.to_string()).or_insert(why);
     }
 
     /// Records that `new` was made from `old`.

@@ -120,8 +120,7 @@ impl MatmulParts {
 
     /// The buffer types of the operands.
     pub(super) fn operands<'a>(&self, kernel: &'a Kernel) -> Option<[&'a BufferType; 2]> {
-        let ty = |i: usize| kernel.params.get(i).and_then(|p| kernel.body.ty(p.value).buffer());
-        Some([ty(LEFT)?, ty(RIGHT)?])
+        Some([kernel.buffer_type(LEFT)?, kernel.buffer_type(RIGHT)?])
     }
 
     /// Start of a tile along rows and columns.
@@ -151,10 +150,7 @@ impl MatmulParts {
         };
         let all = kernel.params.iter().enumerate().filter(|(_, p)| has(p)).map(|(i, _)| i).collect::<Vec<usize>>();
         let extent = kernel.grid.get(self.cols.number).map(|g| &g.extent);
-        let alike = all.iter().all(|i| {
-            let ty = kernel.params.get(*i).and_then(|p| body.ty(p.value).buffer());
-            ty.and_then(|ty| ty.shape.get(self.cols.number)) == extent
-        });
+        let alike = all.iter().all(|i| kernel.buffer_type(*i).and_then(|ty| ty.shape.get(self.cols.number)) == extent);
         alike.then_some(all)
     }
 

@@ -99,7 +99,7 @@ pub(super) fn compile(kernel: &Kernel, name: &str) -> Result<(ptx::Kernel, Kerne
 
 /// The data that the host encodes for a tensor map.
 fn map_info(kernel: &Kernel, map: &TensorMap) -> Option<TensorMapInfo> {
-    let ty = kernel.params.get(map.param).and_then(|p| kernel.body.ty(p.value).buffer())?;
+    let ty = kernel.buffer_type(map.param)?;
     let size = Dim::from(i64::try_from(map.elem.size()).ok()?);
     let of = |list: &[Dim], axes: &[usize]| axes.iter().map(|a| list.get(*a).cloned()).collect::<Option<Vec<Dim>>>();
     // An empty axis also has a map, but nothing is copied.

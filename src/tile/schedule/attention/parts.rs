@@ -286,7 +286,7 @@ impl Group {
     /// which blocks are visited.
     pub(super) fn find(unscheduled: &Kernel, found: &Described, machine: Machine) -> Option<Group> {
         machine.gpu()?;
-        let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
+        let ty = |n: usize| unscheduled.buffer_type(n);
         let (lead, [_, width]) = ty(QUERIES)?.shape.split_last_chunk::<2>()?;
         let width = width.as_const().filter(|n| (1..=WIDTH).contains(n))?;
         let values = tile_size(ty(VALUES)?.shape.last()?, WIDTH);

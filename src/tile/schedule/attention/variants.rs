@@ -398,7 +398,7 @@ fn is_row_after_row(v: &View) -> bool {
 /// Number of parts into which kernels that work in runs divide the keys of an attention, or why
 /// they do not; `None` without a GPU, or if the kernel does not have the operands of an attention.
 fn parts_in_runs(unscheduled: &Kernel, found: &Described, machine: Machine) -> Option<Result<i64, Whole>> {
-    let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
+    let ty = |n: usize| unscheduled.buffer_type(n);
     let [q, k, v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
     let (lead, [queries, _]) = q.shape.split_last_chunk::<2>()?;
     let keys = k.shape.get(lead.len())?;

@@ -76,7 +76,7 @@ pub(in crate::tile::schedule) fn counts(module: &Module, machine: Machine) -> Ve
 
 /// The blocks that one attention visits.
 fn count(unscheduled: &Kernel, found: &Described, machine: Machine) -> Option<VisitedBlocks> {
-    let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
+    let ty = |n: usize| unscheduled.buffer_type(n);
     let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
     let rows = |ty: &BufferType| ty.shape.iter().nth_back(1).cloned();
     let bounds = Bounds::write(unscheduled, found, machine, [of_k, of_v])?;

@@ -22,15 +22,16 @@
 //! formulas is determined before its copy starts, and each tile is computed with masks or without,
 //! depending on the bounds (`schedule::attention::Hiding`).
 
-use super::super::attention::{Divided, Hiding, PartialResults, Whole, shared_axis};
+use super::super::attention::{Hiding, PartialResults, shared_axis};
 use super::build::{self, SharedTile};
 use super::scores::{self, Masks, Scores, Softmax};
+use super::{Made, Reason};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Described, KEYS, QUERIES, ScoreOp, VALUES};
 use crate::tile::epilogue::ResultTile;
 use crate::tile::{
-    AxisRole, BufferType, Extent, Fragment, Gpu, GpuArch, Kernel, KernelBuilder, Param, ParamMode, Position, Value,
+    AxisRole, BufferType, Extent, Fragment, Gpu, GpuArch, Kernel, KernelBuilder, ParamMode, Position, Value,
 };
 
 /// Maximum width of heads and values.
@@ -58,46 +59,39 @@ pub(super) struct AttentionTiles<'a> {
     pub(super) values: i64,
 }
 
-/// The tensor core kernel of an attention.
-pub(super) fn kernel(kernel: &Kernel, gpu: &Gpu, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
-    AttentionTiles::find(kernel, aligned)?.of_many(gpu)
-}
-
-/// The same with kernels for calls with few queries, whose keys are split; `None` if they are not
-/// split.
-pub(super) fn divided(kernel: &Kernel, gpu: &Gpu, aligned: &dyn Fn(&Param) -> bool) -> Option<Divided> {
-    let parts = AttentionTiles::find(kernel, aligned)?;
-    parts.divided(gpu, &parts.of_many(gpu)?)
-}
-
-/// The number of parts into which calls with few queries split their keys, or why they do not;
-/// `None` if there is no such variant.
-pub(super) fn parts(kernel: &Kernel, gpu: &Gpu, aligned: &dyn Fn(&Param) -> bool) -> Option<Result<i64, Whole>> {
-    Some(AttentionTiles::find(kernel, aligned)?.parts_of_few(gpu))
+/// The tensor core kernels of an attention. Not divided if calls with few queries have no kernels
+/// of their own.
+pub(super) fn made(kernel: &Kernel, gpu: &Gpu, aligned: &dyn Fn(usize) -> bool) -> Result<Made, Reason> {
+    let tiles = AttentionTiles::find(kernel, aligned)?;
+    let whole = tiles.of_many(gpu).ok_or("its masks or its epilogue have no form in fragments")?;
+    let divided = tiles.divided(gpu, &whole);
+    Ok(Made { kernel: whole, many_rows: None, keys: Some(tiles.parts_of_few(gpu)), divided })
 }
 
 impl<'a> AttentionTiles<'a> {
-    fn find(kernel: &'a Kernel, aligned: &dyn Fn(&Param) -> bool) -> Option<AttentionTiles<'a>> {
-        let ty = |n: usize| kernel.params.get(n).and_then(|p| kernel.body.ty(p.value).buffer());
-        let [q, k, v] = [ty(QUERIES)?, ty(KEYS)?, ty(VALUES)?];
+    fn find(kernel: &'a Kernel, aligned: &dyn Fn(usize) -> bool) -> Result<AttentionTiles<'a>, Reason> {
+        let found = Described::from_kernel(kernel)
+            .ok_or("its epilogue is not elementwise, or reads keys or values, or it writes an operand")?;
+        let [Some(q), Some(k), Some(v)] = [QUERIES, KEYS, VALUES].map(|n| kernel.buffer_type(n)) else {
+            return Err("its operands are not buffers".to_string());
+        };
+        super::check_types(&[q, k, v], false)?;
         let elem = q.elem;
-        let rank = q.shape.len();
-        if rank < 2 || !matches!(elem, Elem::BF16 | Elem::F16) {
-            return None;
+        let ([lead @ .., s, d], [.., t, _], [.., e]) = (q.shape.as_slice(), k.shape.as_slice(), v.shape.as_slice())
+        else {
+            return Err("its operands have fewer than two axes".to_string());
+        };
+        for n in [QUERIES, KEYS, VALUES] {
+            super::check_chunks(kernel, n, lead.len() + 1, aligned)?;
         }
-        let fits = [(QUERIES, q), (KEYS, k), (VALUES, v)].into_iter().all(|(n, b)| {
-            b.elem == elem && build::has_rows_of_chunks(b, rank - 1) && kernel.params.get(n).is_some_and(aligned)
-        });
-        if !fits {
-            return None;
-        }
-        let whole = |d: Option<&Dim>| build::known(d?).filter(|n| *n <= WIDTH).map(|n| build::whole_columns(n, elem));
-        let (width, values) = (whole(q.shape.last())?, whole(v.shape.last())?);
-        let found = Described::from_kernel(kernel)?;
-        let (lead, [s, _]) = q.shape.split_last_chunk::<2>()?;
-        let t = k.shape.get(rank - 2)?.clone();
-        let e = v.shape.last()?.clone();
-        Some(AttentionTiles { kernel, found, elem, lead: lead.to_vec(), s: s.clone(), t, e, width, values })
+        let whole = |d: &Dim| match build::known(d) {
+            Some(n) if n <= WIDTH => Ok(build::whole_columns(n, elem)),
+            Some(n) => Err(format!("heads of {n} elements are wider than {WIDTH}")),
+            None => Err(format!("the width of heads, {d}, is not a positive constant")),
+        };
+        let (width, values) = (whole(d)?, whole(e)?);
+        let [s, t, e] = [s, t, e].map(Dim::clone);
+        Ok(AttentionTiles { kernel, found, elem, lead: lead.to_vec(), s, t, e, width, values })
     }
 
     /// The kernel for any number of queries.
@@ -205,8 +199,7 @@ impl<'a> AttentionTiles<'a> {
 
     /// The axis of heads that share keys and values, if there is one.
     pub(super) fn group_axis(&self) -> Option<usize> {
-        let ty = |n: usize| self.kernel.params.get(n).and_then(|p| self.kernel.body.ty(p.value).buffer());
-        shared_axis(&self.lead, ty(KEYS)?, ty(VALUES)?)
+        shared_axis(&self.lead, self.kernel.buffer_type(KEYS)?, self.kernel.buffer_type(VALUES)?)
     }
 
     /// The kernel for `mma.sync`; for a part of the keys, if they are split, with parameters for

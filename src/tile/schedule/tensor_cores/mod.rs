@@ -58,90 +58,109 @@ mod split;
 
 use std::collections::BTreeMap;
 
-use super::attention::{Divided, may_be_replaced, remark_on_parts};
+use super::attention::{Divided, Whole, may_be_replaced, remark_on_parts};
 use super::gpu::in_steps::{self, Operand, Steps, When};
 use super::step::{Changed, Log};
-use crate::shape::Elem;
+use crate::shape::{Dim, Elem};
 use crate::tile::alignment::{CHUNK, launches_give, needed};
-use crate::tile::{BufferType, Gpu, GpuArch, InstData, Kernel, Machine, Module, Op, Param, State};
-pub(super) use products::{FEW_COLS, FEW_ROWS, Integers, by_integers, unpacked_rows};
-pub(super) use remarks::remark_on_use;
+use crate::tile::{BufferType, Compute, Gpu, GpuArch, InstData, Kernel, Machine, Module, Op, Param, State};
+pub(super) use products::{Integers, by_integers, takes_integers, unpacked_rows};
+pub(super) use remarks::{not_aligned, remark_on_use};
+
+/// Why a matmul or an attention does not use tensor cores, for a remark.
+pub(super) type Reason = String;
+
+/// The tensor core kernels of a matmul or an attention.
+struct Made {
+    kernel: Kernel,
+    /// A matmul whose number of rows is only known at run time: that number, its minimum for the
+    /// kernel with larger tiles, and that kernel.
+    many_rows: Option<(Dim, i64, Kernel)>,
+    /// An attention: into how many parts calls with few queries divide the keys, if they do, and
+    /// the kernels for these calls, if there are any.
+    keys: Option<Result<i64, Whole>>,
+    divided: Option<Divided>,
+}
 
 /// Gives suitable kernels of a module their tensor core variants, except for attentions with
-/// separate kernels for calls with few queries ([`divided`]).
+/// separate kernels for calls with few queries: `expand-attention` inserts these into plans.
 pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let Some(gpu) = machine.gpu() else { return Ok(Changed::new()) };
-    let divided = divided(module, &gpu);
-    let tf32 = log.options.tf32;
-    let mut changed = in_steps::replace(module, |module, k| {
-        let (least, steps) = many_rows(module, k, &gpu, tf32)?;
-        log.note(&k.name, &format!("calls with at least {least} rows have larger tiles"));
-        Some(steps)
-    })?;
-    let mut made = Vec::new();
-    for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled && !divided.contains_key(&k.name)) {
-        let aligned = |param: &Param| gives(module, k, param, CHUNK);
-        let new = attention::kernel(k, &gpu, &aligned);
-        let new = new.or_else(|| products::kernel(k, &gpu, log.options.tf32, &aligned));
-        let is_aligned = |n: usize| k.params.get(n).is_some_and(&aligned);
-        made.extend(new.map(|new| reads_in_pairs(new, &is_aligned)).filter(|new| fits(module, k, new)));
-    }
-    changed.extend(made.iter().map(|k| k.name.clone()));
-    for k in module.kernels.iter().chain(&made) {
-        remark_on_use(k).iter().for_each(|form| log.form(&k.name, form));
-    }
+    let (mut made, mut refused) = (BTreeMap::new(), Vec::new());
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
-        if changed.contains(&k.name) {
-            let aligned = |param: &Param| gives(module, k, param, CHUNK);
-            let keys = attention::parts(k, &gpu, &aligned);
-            keys.iter().for_each(|keys| log.note(&k.name, &remark_on_parts(*keys)));
-        } else if !divided.contains_key(&k.name) && !log.has_form(&k.name) {
-            let why = remarks::why_not(module, k);
-            why.iter().for_each(|why| log.note(&k.name, &format!("not on tensor cores: {why}")));
+        match kernels_of(module, k, &gpu, log.options.tf32) {
+            Some(Ok(Made { divided: Some(_), .. })) | None => {}
+            Some(Ok(kernels)) => drop(made.insert(k.name.clone(), kernels)),
+            Some(Err(why)) => refused.push((k.name.clone(), why)),
         }
     }
-    for new in made {
-        if let Some(k) = module.kernels.iter_mut().find(|k| k.name == new.name) {
-            *k = new;
+    let mut changed = in_steps::replace(module, |_, k| {
+        let (rows, least, new) = made.get_mut(&k.name)?.many_rows.take()?;
+        log.note(&k.name, &format!("calls with at least {least} rows have larger tiles"));
+        let operands = (0..k.params.len()).map(Operand::Own).collect();
+        let when = When { from: Some((rows, least)), ..When::default() };
+        Some(Steps { when, slots: Vec::new(), kernels: vec![(new, operands)] })
+    })?;
+    for k in &mut module.kernels {
+        if let Some(Made { kernel, keys, .. }) = made.remove(&k.name) {
+            keys.iter().for_each(|keys| log.note(&k.name, &remark_on_parts(*keys)));
+            changed.insert(k.name.clone());
+            *k = kernel;
+        }
+        remark_on_use(k).iter().for_each(|form| log.form(&k.name, form));
+    }
+    for (name, why) in refused {
+        if !log.has_form(&name) {
+            log.note(&name, &format!("not on tensor cores: {why}"));
         }
     }
     Ok(changed)
 }
 
-/// The kernel with large tiles for calls with many rows of a matmul, beside the one with small
-/// tiles, and the minimum of rows.
-fn many_rows(module: &Module, kernel: &Kernel, gpu: &Gpu, tf32: bool) -> Option<(i64, Steps)> {
-    if kernel.state != State::Unscheduled {
-        return None;
-    }
-    let aligned = |param: &Param| gives(module, kernel, param, CHUNK);
-    let (rows, least, new) = products::many_rows(kernel, gpu, tf32, &aligned)?;
-    let mut new = reads_in_pairs(new, &|n| kernel.params.get(n).is_some_and(&aligned));
-    new.name = "matmul".to_string();
-    new.find_symbols();
-    let operands = (0..kernel.params.len()).map(Operand::Own).collect();
-    let when = When { from: Some((rows, least)), ..When::default() };
-    fits(module, kernel, &new).then(|| (least, Steps { when, slots: Vec::new(), kernels: vec![(new, operands)] }))
-}
-
 /// The replacements of attentions with separate kernels for calls with few queries, by the names of
-/// their kernels: `expand-attention` inserts these into plans.
+/// their kernels.
 pub(super) fn divided(module: &Module, gpu: &Gpu) -> BTreeMap<String, Divided> {
-    let of = |k: &Kernel| {
-        let aligned = |param: &Param| gives(module, k, param, CHUNK);
-        let is_aligned = |n: usize| k.params.get(n).is_some_and(&aligned);
-        let made = attention::divided(k, gpu, &aligned)?;
-        let made = Divided { whole: reads_in_pairs(made.whole, &is_aligned), ..made };
-        (fits(module, k, &made.whole) && may_be_replaced(module, k)).then_some(made)
-    };
-    let open = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
-    open.filter_map(|k| Some((k.name.clone(), of(k)?))).collect()
+    let is_open = |k: &&Kernel| k.state == State::Unscheduled && matches!(k.compute, Some(Compute::Attention(_)));
+    let of = |k: &Kernel| Some((k.name.clone(), kernels_of(module, k, gpu, false)?.ok()?.divided?));
+    module.kernels.iter().filter(is_open).filter_map(of).collect()
 }
 
-/// Do all launches of a kernel pass what its variant demands? Pairwise stores need an alignment of
-/// a pair.
-fn fits(module: &Module, kernel: &Kernel, new: &Kernel) -> bool {
-    kernel.params.iter().zip(&new.params).all(|(old, p)| gives(module, kernel, old, needed(new, p.value)))
+/// The tensor core kernels of an unscheduled one, or why there are none; `None` if it is neither a
+/// matmul nor an attention.
+fn kernels_of(module: &Module, k: &Kernel, gpu: &Gpu, tf32: bool) -> Option<Result<Made, Reason>> {
+    let aligned = |n: usize| launches_give(module, &k.name, n, CHUNK);
+    let made = made(k, gpu, tf32, &aligned)?;
+    Some(made.and_then(|made| {
+        if matches!(k.compute, Some(Compute::Attention(_))) && !may_be_replaced(module, k) {
+            return Err("its result is written over what it reads, or it is computed before all calls".to_string());
+        }
+        let finished = |new: Kernel| reads_in_pairs(new, &aligned);
+        let kernel = finished(made.kernel);
+        let many_rows = made.many_rows.map(|(rows, least, new)| {
+            let mut new = Kernel { name: "matmul".to_string(), ..finished(new) };
+            new.find_symbols();
+            (rows, least, new)
+        });
+        // Pairwise stores need an alignment of a pair.
+        for (n, p) in kernel.params.iter().enumerate() {
+            let bytes = needed(&kernel, p.value);
+            if !launches_give(module, &k.name, n, bytes) {
+                return Err(remarks::not_aligned(k, n, bytes));
+            }
+        }
+        let divided = made.divided.map(|divided| Divided { whole: kernel.clone(), ..divided });
+        Ok(Made { kernel, many_rows, divided, ..made })
+    }))
+}
+
+/// The same before it is known what launches pass, with parameters that are aligned to 16 bytes if
+/// `aligned` says so.
+fn made(k: &Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(usize) -> bool) -> Option<Result<Made, Reason>> {
+    match &k.compute {
+        Some(Compute::Matmul { .. }) => Some(products::made(k, gpu, tf32, aligned)),
+        Some(Compute::Attention(_)) => Some(attention::made(k, gpu, aligned)),
+        Some(Compute::Copy | Compute::Scan { .. } | Compute::Sort { .. }) | None => None,
+    }
 }
 
 /// Marks tensors read by elementwise work as aligned to 16 bytes, if the parameters of these
@@ -166,21 +185,27 @@ pub(super) fn reads_in_pairs(mut kernel: Kernel, is_aligned: &dyn Fn(usize) -> b
     kernel
 }
 
-/// Do all launches of a kernel pass a buffer with this alignment for a parameter?
-fn gives(module: &Module, kernel: &Kernel, param: &Param, bytes: u64) -> bool {
-    let n = kernel.params.iter().position(|p| p == param);
-    n.is_some_and(|n| launches_give(module, &kernel.name, n, bytes))
+/// Checks the types of operands: all `bf16`, or all `f16`, or all `f32` if that may be rounded to
+/// `tf32`.
+fn check_types(operands: &[&BufferType], tf32: bool) -> Result<(), Reason> {
+    let is_one = |elem: Elem| operands.iter().all(|b| b.elem == elem);
+    if is_one(Elem::BF16) || is_one(Elem::F16) || tf32 && is_one(Elem::F32) {
+        return Ok(());
+    }
+    Err(remarks::not_halves(operands))
 }
 
-/// Can tiles of a left operand be copied to shared memory?
-pub(super) fn is_left_operand(b: &BufferType) -> bool {
-    build::has_rows_of_chunks(b, b.shape.len().saturating_sub(1))
+/// Checks that tiles of operand `n` can be copied in 16-byte chunks, along its axis `dense`.
+fn check_chunks(k: &Kernel, n: usize, dense: usize, aligned: &dyn Fn(usize) -> bool) -> Result<(), Reason> {
+    match k.buffer_type(n) {
+        Some(b) if !build::has_rows_of_chunks(b, dense) => Err(remarks::not_apart(b)),
+        _ if !aligned(n) => Err(remarks::not_aligned(k, n, CHUNK)),
+        _ => Ok(()),
+    }
 }
 
 /// The tensor core variant of a kernel on its own, assuming that its parameters are aligned to 16
 /// bytes; `None` if it has none.
 pub fn tensor_core_kernel(kernel: &Kernel, arch: GpuArch) -> Option<Kernel> {
-    let gpu = Gpu::for_arch(arch);
-    let aligned = |_: &Param| true;
-    attention::kernel(kernel, &gpu, &aligned).or_else(|| products::kernel(kernel, &gpu, false, &aligned))
+    Some(made(kernel, &Gpu::for_arch(arch), false, &|_| true)?.ok()?.kernel)
 }

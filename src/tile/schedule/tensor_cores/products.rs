@@ -21,18 +21,19 @@
 use super::super::products::MatmulParts;
 use super::build::{self, Along, KAxis, SharedTile};
 use super::sizes::ProductTile;
+use super::{Made, Reason, remarks};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::epilogue::ResultTile;
 use crate::tile::machine::INTEGER_PANEL;
 use crate::tile::matmul::{self, LEFT, RIGHT};
 use crate::tile::{
-    AxisRole, BufferType, Extent, Fragment, GROUP, Gpu, GpuArch, Kernel, KernelBuilder, Op, Param, Position, Value,
+    AxisRole, BufferType, Extent, Fragment, GROUP, Gpu, GpuArch, Kernel, KernelBuilder, MAX_EXTENT, Op, Position, Value,
 };
 
 /// Minimum numbers of rows and columns.
-pub(in super::super) const FEW_ROWS: i64 = 9;
-pub(in super::super) const FEW_COLS: i64 = 8;
+const FEW_ROWS: i64 = 9;
+const FEW_COLS: i64 = 8;
 /// Minimum rows for tiles in a matmul with quantised weights, if the number of rows is only known
 /// at run time: with fewer, each row reads all weights.
 const ROWS_OF_TILES: i64 = 2;
@@ -40,6 +41,8 @@ const ROWS_OF_TILES: i64 = 2;
 const MEDIUM_ROWS: i64 = 64;
 /// Alignment for the longest rows of shared memory.
 const SHARED_ALIGN: u32 = 1024;
+/// The reason for a matmul whose epilogue cannot be computed on other tiles.
+const NO_EPILOGUE: &str = "its epilogue is not elementwise, or reads or writes an operand of the matmul";
 
 /// A matmul with its operands as shared memory tiles.
 pub(super) struct MatmulTiles<'a> {
@@ -93,33 +96,39 @@ pub(super) struct TilePosition {
     pub(super) right: Value,
 }
 
-/// The tensor core variant of a matmul, with small tiles if its number of rows is only known at run
-/// time ([`many_rows`]). `tf32`: `f32` operands may be rounded to that.
-pub(super) fn kernel(kernel: &Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
-    MatmulTiles::find(kernel, gpu, tf32, aligned, false)?.kernel(gpu)
+/// The tensor core kernels of a matmul. If its number of rows is only known at run time, there is
+/// one with small tiles, and one with large tiles unless these are the same. `tf32`: `f32` operands
+/// may be rounded to that.
+pub(super) fn made(kernel: &Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(usize) -> bool) -> Result<Made, Reason> {
+    let mut tiles = MatmulTiles::find(kernel, gpu, tf32, aligned)?;
+    let small = tiles.kernel(gpu).ok_or(NO_EPILOGUE)?;
+    Ok(Made { kernel: small, many_rows: tiles.many_rows(gpu), keys: None, divided: None })
 }
 
-/// The variant with large tiles of a matmul whose number of rows is only known at run time: that
-/// number (of all points), its minimum for this variant, and the kernel. `None` if there is a
-/// single tile for all numbers of rows.
-pub(super) fn many_rows(
-    kernel: &Kernel,
-    gpu: &Gpu,
-    tf32: bool,
-    aligned: &dyn Fn(&Param) -> bool,
-) -> Option<(Dim, i64, Kernel)> {
-    let [few, many] = [false, true].map(|many| MatmulTiles::find(kernel, gpu, tf32, aligned, many));
-    let (few, many) = (few?, many?);
-    if few.tile == many.tile {
-        return None;
+/// Can tensor cores multiply these rows by quantised panels with this many columns?
+pub(in super::super) fn takes_integers(left: &BufferType, rows: &Dim, cols: &Dim) -> Result<(), Reason> {
+    super::check_types(&[left], false)?;
+    if !build::has_rows_of_chunks(left, left.shape.len().saturating_sub(1)) {
+        return Err(remarks::not_apart(left));
     }
-    let shape: Vec<Dim> = kernel.grid.iter().map(|g| g.extent.clone()).collect();
-    let (points, [rows, cols]) = shape.split_last_chunk::<2>()?;
-    let sizes = if many.left.elem == Elem::F32 { Gpu::for_arch(GpuArch::Sm80) } else { *gpu };
-    let least = sizes.least_rows(&many.tile, points, cols);
-    // Points whose number is not known have as many rows each.
-    let unknown = points.iter().filter(|d| d.as_const().is_none());
-    Some((unknown.fold(rows.clone(), |n, d| n.mul(d)), least, many.kernel(gpu)?))
+    check_extents(rows, cols)
+}
+
+/// Checks numbers of rows and columns: a matmul with few rows is bound by memory bandwidth.
+fn check_extents(rows: &Dim, cols: &Dim) -> Result<(), Reason> {
+    if rows.as_const().is_some_and(|n| n < FEW_ROWS) || cols.as_const().is_some_and(|n| n < FEW_COLS) {
+        return Err(format!("it has {rows} rows and {cols} columns, and needs {FEW_ROWS} and {FEW_COLS}"));
+    }
+    Ok(())
+}
+
+/// The number of k steps of a matmul with this left operand.
+fn steps(left: &BufferType) -> Result<i64, Reason> {
+    let k = left.shape.last().cloned().unwrap_or_default();
+    matmul::whole_steps(&k).ok_or_else(|| match k.as_const() {
+        Some(k) => format!("its number of steps, {k}, is not between 1 and {MAX_EXTENT}"),
+        None => format!("the number of its steps, {k}, is known only at run time"),
+    })
 }
 
 /// The variants of a matmul with quantised weights: a kernel for each minimum number of rows, in
@@ -129,15 +138,18 @@ pub(in super::super) fn by_integers(
     arch: GpuArch,
     rows: &Dim,
     integers: impl Fn() -> Integers,
-) -> Vec<(i64, Kernel)> {
+) -> Result<Vec<(i64, Kernel)>, Reason> {
     let gpu = Gpu::for_arch(arch);
     let sizes = Gpu::for_arch(GpuArch::Sm80);
-    let of = |rows: &Dim| MatmulTiles::of_integers(kernel, integers(), &sizes, rows)?.with_copies(&gpu);
+    let of = |rows: &Dim| {
+        let tiles = MatmulTiles::of_integers(kernel, integers(), &sizes, rows)?;
+        tiles.with_copies(&gpu).ok_or_else(|| NO_EPILOGUE.to_string())
+    };
     let choices = match rows.as_const() {
         Some(_) => vec![(FEW_ROWS, rows.clone())],
         None => vec![(ROWS_OF_TILES, Dim::from(MEDIUM_ROWS)), (MEDIUM_ROWS + 1, rows.clone())],
     };
-    choices.into_iter().filter_map(|(least, rows)| Some((least, of(&rows)?))).collect()
+    choices.into_iter().map(|(least, rows)| Ok((least, of(&rows)?))).collect()
 }
 
 /// Minimum number of rows for which a matmul with quantised weights first converts them to a
@@ -147,50 +159,44 @@ pub(in super::super) fn unpacked_rows(arch: GpuArch) -> Option<i64> {
 }
 
 impl<'a> MatmulTiles<'a> {
-    /// `many`: assume many rows if their number is only known at run time, else few.
     fn find(
         kernel: &'a Kernel,
         gpu: &Gpu,
         tf32: bool,
-        aligned: &dyn Fn(&Param) -> bool,
-        many: bool,
-    ) -> Option<MatmulTiles<'a>> {
-        let product = MatmulParts::find(kernel)?;
-        let [a, b] = product.operands(kernel)?;
-        let is_half = matches!(a.elem, Elem::BF16 | Elem::F16);
-        let fits = a.elem == b.elem && (is_half || tf32 && a.elem == Elem::F32);
+        aligned: &dyn Fn(usize) -> bool,
+    ) -> Result<MatmulTiles<'a>, Reason> {
+        let (product, [a, b]) = parts(kernel)?;
+        super::check_types(&[a, b], tf32)?;
         let rank = kernel.grid.len();
-        let steps = matmul::whole_steps(a.shape.last()?)?;
-        if !fits {
-            return None;
-        }
         let right_k = if b.is_dense(rank - 1) { KAxis::Rows } else { KAxis::Cols };
         let dense = if right_k == KAxis::Cols { rank - 2 } else { rank - 1 };
-        let param = |n: usize| kernel.params.get(n).is_some_and(aligned);
-        if !build::has_rows_of_chunks(a, rank - 1)
-            || !build::has_rows_of_chunks(b, dense)
-            || !param(LEFT)
-            || !param(RIGHT)
-        {
-            return None;
-        }
-        let shape: Vec<Dim> = kernel.grid.iter().map(|g| g.extent.clone()).collect();
+        super::check_chunks(kernel, LEFT, rank - 1, aligned)?;
+        super::check_chunks(kernel, RIGHT, dense, aligned)?;
+        let steps = steps(a)?;
+        let [.., rows, cols] = kernel.grid.as_slice() else { return Err(NO_EPILOGUE.to_string()) };
+        check_extents(&rows.extent, &cols.extent)?;
+        let rows = rows.extent.as_const().unwrap_or(1);
+        let tile = tile_of(kernel, gpu, a.elem, rows);
+        let (left, right) = operand_tiles(a.elem, &tile, right_k);
+        Ok(MatmulTiles { kernel, product, tile, steps, left, right, right_k, integers: None })
+    }
+
+    /// The kernel with large tiles of a matmul whose number of rows is only known at run time: that
+    /// number (of all points), its minimum for this kernel, and the kernel. `None` if there is a
+    /// single tile for all numbers of rows.
+    fn many_rows(&mut self, gpu: &Gpu) -> Option<(Dim, i64, Kernel)> {
+        let shape: Vec<Dim> = self.kernel.grid.iter().map(|g| g.extent.clone()).collect();
         let (points, [rows, cols]) = shape.split_last_chunk::<2>()?;
-        // A matmul with few rows is bound by memory bandwidth.
-        if rows.as_const().is_some_and(|n| n < FEW_ROWS) || cols.as_const().is_some_and(|n| n < FEW_COLS) {
+        let tile = tile_of(self.kernel, gpu, self.left.elem, i64::MAX);
+        if rows.as_const().is_some() || tile == self.tile {
             return None;
         }
-        let loads = loads(kernel);
-        let bytes = i64::try_from(a.elem.size()).ok()?;
-        let sizes = if is_half { *gpu } else { Gpu::for_arch(GpuArch::Sm80) };
-        let assumed = Dim::from(rows.as_const().unwrap_or(if many { i64::MAX } else { 1 }));
-        let tile = sizes.product(points, [&assumed, cols], bytes, loads > 2);
-        let left = SharedTile { elem: a.elem, rows: tile.rows, cols: tile.steps };
-        let right = match right_k {
-            KAxis::Cols => SharedTile { elem: a.elem, rows: tile.cols, cols: tile.steps },
-            KAxis::Rows => SharedTile { elem: a.elem, rows: tile.steps, cols: tile.cols },
-        };
-        Some(MatmulTiles { kernel, product, tile, steps, left, right, right_k, integers: None })
+        self.tile = tile;
+        (self.left, self.right) = operand_tiles(self.left.elem, &tile, self.right_k);
+        let least = sizes_of(gpu, self.left.elem).least_rows(&tile, points, cols);
+        // Points whose number is not known have as many rows each.
+        let unknown = points.iter().filter(|d| d.as_const().is_none());
+        Some((unknown.fold(rows.clone(), |n, d| n.mul(d)), least, self.kernel(gpu)?))
     }
 
     fn kernel(&self, gpu: &Gpu) -> Option<Kernel> {
@@ -203,22 +209,20 @@ impl<'a> MatmulTiles<'a> {
     }
 
     /// The same for a matmul with quantised weights and this number of rows.
-    fn of_integers(kernel: &'a Kernel, of: Integers, gpu: &Gpu, rows: &Dim) -> Option<MatmulTiles<'a>> {
-        let product = MatmulParts::find(kernel)?;
-        let [a, _] = product.operands(kernel)?;
-        let steps = matmul::whole_steps(a.shape.last()?)?;
-        let (points, [_, cols]) = kernel.grid.split_last_chunk::<2>()?;
+    fn of_integers(kernel: &'a Kernel, of: Integers, gpu: &Gpu, rows: &Dim) -> Result<MatmulTiles<'a>, Reason> {
+        let (product, [a, _]) = parts(kernel)?;
+        let steps = steps(a)?;
+        let [points @ .., _, cols] = kernel.grid.as_slice() else { return Err(NO_EPILOGUE.to_string()) };
         let points: Vec<Dim> = points.iter().map(|g| g.extent.clone()).collect();
-        let panel = of.numbers.shape.last()?.as_const()?;
-        if !matches!(a.elem, Elem::BF16 | Elem::F16) || !super::is_left_operand(a) || panel != INTEGER_PANEL {
-            return None;
+        if of.numbers.shape.last().and_then(Dim::as_const) != Some(INTEGER_PANEL) {
+            return Err(format!("panels have other than {INTEGER_PANEL} columns"));
         }
         let tile = gpu.product_by_integers(&points, [rows, &cols.extent], of.bits, loads(kernel) > 2);
         let left = SharedTile { elem: a.elem, rows: tile.rows, cols: tile.steps };
         let right = SharedTile { elem: Elem::I8, rows: tile.steps * i64::from(of.bits) / 8, cols: tile.cols };
         let scales = SharedTile { elem: Elem::F32, rows: tile.steps / i64::from(GROUP), cols: tile.cols };
         let integers = Some(Scales { of, tile: scales });
-        Some(MatmulTiles { kernel, product, tile, steps, left, right, right_k: KAxis::Rows, integers })
+        Ok(MatmulTiles { kernel, product, tile, steps, left, right, right_k: KAxis::Rows, integers })
     }
 
     /// The parameter of the new kernel for one of the old kernel: scales follow integers.
@@ -457,6 +461,36 @@ fn in_groups(kb: &mut KernelBuilder, [row, col]: [Value; 2], counts: [Dim; 2], g
     let down = kb.index_binary(BinaryOp::Rem, number, height);
     let across = kb.index_binary(BinaryOp::Div, number, height);
     [kb.index_binary(BinaryOp::Add, first, down), across]
+}
+
+/// A kernel's matmul and the types of its operands.
+fn parts(kernel: &Kernel) -> Result<(MatmulParts, [&BufferType; 2]), Reason> {
+    let product = MatmulParts::find(kernel).ok_or(NO_EPILOGUE)?;
+    let operands = product.operands(kernel).ok_or(NO_EPILOGUE)?;
+    Ok((product, operands))
+}
+
+/// The GPU by whose numbers tiles are chosen: `f32` uses `mma.sync` on all.
+fn sizes_of(gpu: &Gpu, elem: Elem) -> Gpu {
+    if elem == Elem::F32 { Gpu::for_arch(GpuArch::Sm80) } else { *gpu }
+}
+
+/// The tile of a matmul of these operands with this number of rows.
+fn tile_of(kernel: &Kernel, gpu: &Gpu, elem: Elem, rows: i64) -> ProductTile {
+    let shape: Vec<Dim> = kernel.grid.iter().map(|g| g.extent.clone()).collect();
+    let (points, cols) = (shape.get(..shape.len().saturating_sub(2)), shape.last().cloned().unwrap_or_default());
+    let bytes = i64::try_from(elem.size()).unwrap_or(2);
+    sizes_of(gpu, elem).product(points.unwrap_or_default(), [&rows.into(), &cols], bytes, loads(kernel) > 2)
+}
+
+/// The tiles of A and B in shared memory.
+fn operand_tiles(elem: Elem, tile: &ProductTile, right_k: KAxis) -> (SharedTile, SharedTile) {
+    let left = SharedTile { elem, rows: tile.rows, cols: tile.steps };
+    let right = match right_k {
+        KAxis::Cols => SharedTile { elem, rows: tile.cols, cols: tile.steps },
+        KAxis::Rows => SharedTile { elem, rows: tile.steps, cols: tile.cols },
+    };
+    (left, right)
 }
 
 /// Number of tiles that a kernel loads.
