@@ -9,7 +9,8 @@ use crate::scalar::{CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
 use crate::tile::{
-    Block, BlockCall, Body, BufferType, Inst, Op, Plan, PlanOp, SlotData, Terminator, Type, Value, View, flat,
+    Block, BlockCall, Body, BufferType, Inst, Kernel, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, SlotData,
+    Terminator, Type, Value, View, flat,
 };
 
 /// A launch: its block and index, and the buffer of its result.
@@ -34,6 +35,30 @@ fn result_of(body: &Body, made: Inst) -> Value {
         Some(v) => v,
         None => unreachable!("an instruction that is given a type has a result"),
     }
+}
+
+/// Is what a kernel writes disjoint, in every launch, from its parameters with the numbers `read`?
+/// Then it may read these in any order. Not in a plan that prepares parameters, which has no slots.
+pub(super) fn writes_apart_from(read: &BTreeSet<usize>, module: &Module, kernel: &Kernel) -> bool {
+    let is_written = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode != ParamMode::In);
+    let written: Vec<usize> = (0..kernel.params.len()).filter(is_written).collect();
+    module.plans.iter().all(|plan| {
+        let body = &plan.body;
+        body.insts().all(|(_, _, d)| {
+            if !matches!(&d.op, Op::Plan(PlanOp::Launch { kernel: own }) if *own == kernel.name) {
+                return true;
+            }
+            let memory = |n: usize| {
+                let view = View::trace(body, *d.operands.get(n)?)?;
+                body.def_inst(view.root).map(|root| (&root.op, &root.operands))
+            };
+            let apart = |to: usize, from: usize| match (memory(to), memory(from)) {
+                (Some(to), Some(from)) => to != from,
+                _ => false,
+            };
+            plan.variant != PlanVariant::Prepare && written.iter().all(|to| read.iter().all(|from| apart(*to, *from)))
+        })
+    })
 }
 
 /// A choice between launches, depending on a dimension whose value is known in a call.

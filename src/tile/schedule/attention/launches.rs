@@ -20,11 +20,13 @@ use super::variants::{Divided, ScratchSlot, Variant, Variants};
 use crate::scalar::{CmpOp, Scalar};
 use crate::shape::Elem;
 use crate::tile::attention::{Described, KEYS, VALUES};
-use crate::tile::schedule::plans::{LaunchPosition, buffer, in_entry, new_slot, slot_type, value_before};
+use crate::tile::schedule::plans::{
+    LaunchPosition, buffer, in_entry, new_slot, slot_type, value_before, writes_apart_from,
+};
 use crate::tile::schedule::step::Replacements;
 use crate::tile::{
-    Block, BlockCall, Body, Inst, Kernel, Kernels, Machine, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State,
-    Terminator, Type, Value, View, numbered_kind, simplify,
+    Block, BlockCall, Body, Inst, Kernel, Kernels, Machine, Module, Op, Plan, PlanOp, State, Terminator, Type, Value,
+    View, numbered_kind, simplify,
 };
 
 /// The replacements of the attentions of a module.
@@ -50,8 +52,7 @@ pub(super) fn expand(
 ) -> Result<Expanded, String> {
     let mut found: BTreeMap<String, Described> = BTreeMap::new();
     for k in &module.kernels {
-        let is_replaceable = |f: &Described| module.plans.iter().all(|plan| may_be_replaced_in(plan, k, f));
-        found.extend(Described::from_kernel(k).filter(is_replaceable).map(|f| (k.name.clone(), f)));
+        found.extend(replaceable(module, k).map(|f| (k.name.clone(), f)));
     }
     // Where one buffer is both keys and values, it is copied once.
     let mut launched: BTreeMap<String, BTreeSet<bool>> = BTreeMap::new();
@@ -119,34 +120,14 @@ pub(super) fn expand(
     Ok(Expanded { changed, attentions, names })
 }
 
-/// Whether a kernel is an attention all of whose launches can be replaced by a variant.
+/// Whether a kernel is an attention all of whose launches can be replaced by a variant. Not where a
+/// result overwrites an input of the attention, since variants read in other orders.
 pub(in crate::tile::schedule) fn may_be_replaced(module: &Module, kernel: &Kernel) -> bool {
-    let found = Described::from_kernel(kernel);
-    found.is_some_and(|f| module.plans.iter().all(|plan| may_be_replaced_in(plan, kernel, &f)))
+    replaceable(module, kernel).is_some()
 }
 
-/// Whether all launches of an attention in a plan can be replaced by a variant. Not where a result
-/// overwrites an input of the attention, since variants read in other orders; nor in a plan that
-/// prepares parameters, which has no slots for copies.
-fn may_be_replaced_in(plan: &Plan, kernel: &Kernel, found: &Described) -> bool {
-    let inputs = found.attention.inputs();
-    let written = kernel.params.iter().enumerate().filter(|(_, p)| p.mode != ParamMode::In).map(|(n, _)| n);
-    let written: Vec<usize> = written.collect();
-    let body = &plan.body;
-    body.insts().all(|(_, _, data)| {
-        if !matches!(&data.op, Op::Plan(PlanOp::Launch { kernel: name }) if *name == kernel.name) {
-            return true;
-        }
-        let memory = |n: usize| {
-            let view = View::trace(body, *data.operands.get(n)?)?;
-            body.def_inst(view.root).map(|root| (&root.op, &root.operands))
-        };
-        let apart = |to: usize, from: usize| match (memory(to), memory(from)) {
-            (Some(to), Some(from)) => to != from,
-            _ => false,
-        };
-        plan.variant != PlanVariant::Prepare && written.iter().all(|to| inputs.iter().all(|from| apart(*to, *from)))
-    })
+fn replaceable(module: &Module, kernel: &Kernel) -> Option<Described> {
+    Described::from_kernel(kernel).filter(|found| writes_apart_from(&found.attention.inputs(), module, kernel))
 }
 
 /// Whether a launch of an attention has one view for both keys and values.

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::shape::Dim;
 use crate::tile::schedule::plans::{
-    Choice, LaunchPosition, Variant, buffer, choose_by_count, in_entry, new_slot, slot_type,
+    Choice, LaunchPosition, Variant, buffer, choose_by_count, in_entry, new_slot, slot_type, writes_apart_from,
 };
-use crate::tile::{BufferType, Inst, Kernel, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, Value, View};
+use crate::tile::{BufferType, Inst, Kernel, Module, Op, ParamMode, Plan, PlanOp, Value, View};
 
 /// An operand of one of the launches.
 pub(in super::super) enum Operand {
@@ -117,26 +117,8 @@ pub(in super::super) fn have_slots(module: &Module, kernel: &str, slots: &[Buffe
 
 /// Are inputs and outputs disjoint in every launch of a kernel? Then it may be reordered.
 pub(in super::super) fn writes_elsewhere(module: &Module, kernel: &Kernel) -> bool {
-    let is_written = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode != ParamMode::In);
-    let (written, read): (Vec<usize>, Vec<usize>) = (0..kernel.params.len()).partition(is_written);
-    let in_plan = |plan: &Plan| {
-        let body = &plan.body;
-        body.insts().all(|(_, _, d)| {
-            if !matches!(&d.op, Op::Plan(PlanOp::Launch { kernel: own }) if *own == kernel.name) {
-                return true;
-            }
-            let memory = |n: usize| {
-                let view = View::trace(body, *d.operands.get(n)?)?;
-                body.def_inst(view.root).map(|root| (&root.op, &root.operands))
-            };
-            let apart = |to: usize, from: usize| match (memory(to), memory(from)) {
-                (Some(to), Some(from)) => to != from,
-                _ => false,
-            };
-            plan.variant != PlanVariant::Prepare && written.iter().all(|to| read.iter().all(|from| apart(*to, *from)))
-        })
-    };
-    module.plans.iter().all(in_plan)
+    let is_read = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode == ParamMode::In);
+    writes_apart_from(&(0..kernel.params.len()).filter(is_read).collect(), module, kernel)
 }
 
 /// Replaces launches of kernels by their sequences.
