@@ -34,7 +34,7 @@ use std::collections::BTreeSet;
 pub(crate) use super::description::{Attention, Formula, Locations, Node, ScoreOp, Step};
 use super::epilogue::{Epilogue, ResultTile};
 use super::matmul::{STEPS, TILE, whole_steps};
-use super::{Compute, Extent, Kernel, KernelBuilder, Op, ParamMode, Position, Value, numbered_kind};
+use super::{Compute, Extent, Kernel, KernelBuilder, Op, ParamMode, Position, Value};
 use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp};
 use crate::shape::Elem;
 
@@ -42,13 +42,6 @@ use crate::shape::Elem;
 pub(crate) const QUERIES: usize = 0;
 pub(crate) const KEYS: usize = 1;
 pub(crate) const VALUES: usize = 2;
-
-/// Does `part` compute a part of the keys of `attention`, as a kernel that the scheduler split off?
-pub(crate) fn is_part(part: &Kernel, attention: &Kernel) -> bool {
-    let ty = |k: &Kernel, n: usize| k.params.get(n).map(|p| k.body.ty(p.value).clone());
-    numbered_kind(&part.name) == Some("attention_part")
-        && [QUERIES, KEYS, VALUES].iter().all(|n| ty(part, *n) == ty(attention, *n))
-}
 
 const ONE: Extent = Extent::Static(1);
 

@@ -40,8 +40,21 @@ pub fn kernel(kernel: &Kernel, how: Encoding) -> Vec<u8> {
 /// Encodes a module, with names and locations.
 pub fn module(module: &Module) -> Vec<u8> {
     let mut e = Encoder::new(true);
-    let Module { name, files, model, doc, entries, params, states, sites, packed, scheduled: _, kernels, plans } =
-        module;
+    let Module {
+        name,
+        files,
+        model,
+        doc,
+        entries,
+        params,
+        states,
+        sites,
+        packed,
+        scheduled: _,
+        origins: _,
+        kernels,
+        plans,
+    } = module;
     e.put(&(name, files, model, doc, sites, packed));
     e.put(&(entries.len(), params.len(), states.len(), kernels.len(), plans.len()));
     for entry in entries {

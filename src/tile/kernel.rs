@@ -1,6 +1,6 @@
 //! Kernels, plans and the module that holds them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::description::Compute;
 use super::{Body, BufferType, Cpu, GpuOp, Inst, Op, PlanOp, Space, Terminator, Type, Value};
@@ -304,10 +304,23 @@ pub struct Module {
     pub packed: u64,
     /// The last step of the schedule that has run, if others are to follow.
     pub scheduled: Option<String>,
+    /// The unscheduled kernels that scheduled ones come from, by the names of the latter. Not in
+    /// the text: only costs read it.
+    pub origins: BTreeMap<String, Origin>,
     /// Kernels, in the order in which they were added; names are unique.
     pub kernels: Vec<Kernel>,
     /// Plans: one or two per entry point, and the preparation.
     pub plans: Vec<Plan>,
+}
+
+/// How a scheduled kernel comes from an unscheduled one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It computes the same from the same parameters as the kernel of this name.
+    Whole(String),
+    /// It computes a part of the keys of the attention of this name; all parts together multiply as
+    /// much as that.
+    Part(String),
 }
 
 /// A kernel or a plan, by its index in the module.

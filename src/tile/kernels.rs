@@ -15,23 +15,6 @@ pub(crate) fn numbered_kind(name: &str) -> Option<&str> {
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(kind)
 }
 
-/// The counterpart of a kernel before or after scheduling, which may renumber kernels: among the
-/// kernels of the same kind with the same parameters, the one from the same source location. If
-/// that is ambiguous, the one with the same name.
-pub(crate) fn counterpart<'k>(kernel: &Kernel, others: &'k [Kernel]) -> Option<&'k Kernel> {
-    let params = |k: &Kernel| k.params.iter().map(|p| (k.body.ty(p.value).clone(), p.mode)).collect::<Vec<_>>();
-    let own = params(kernel);
-    let kind = numbered_kind(&kernel.name);
-    let is_alike = |k: &&Kernel| k.name == kernel.name || kind.is_some() && numbered_kind(&k.name) == kind;
-    let alike: Vec<&Kernel> = others.iter().filter(is_alike).filter(|k| params(k) == own).collect();
-    let here: Vec<&Kernel> = alike.iter().copied().filter(|k| place(k) == place(kernel)).collect();
-    let alike = if here.is_empty() { alike } else { here };
-    match alike.as_slice() {
-        [only] => Some(only),
-        several => several.iter().find(|k| k.name == kernel.name).copied(),
-    }
-}
-
 /// The source location of a kernel: that of its last store.
 pub(crate) fn place(kernel: &Kernel) -> Loc {
     let stores = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));

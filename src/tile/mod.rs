@@ -77,7 +77,8 @@ pub use cpu::{Cpu, Feature, Features, Width};
 pub use description::Compute;
 pub use dot::{DotMode, MAX_PANEL_PITCH};
 pub use kernel::{
-    GpuArch, GridAxis, Kernel, KernelOrPlan, Module, Param, ParamMode, Plan, PlanVariant, SlotData, State, Tiled,
+    GpuArch, GridAxis, Kernel, KernelOrPlan, Module, Origin, Param, ParamMode, Plan, PlanVariant, SlotData, State,
+    Tiled,
 };
 pub(crate) use kernels::{Kernels, numbered_kind};
 pub use machine::{Gpu, Machine, PairsOfSteps, Processor};

@@ -83,8 +83,9 @@ pub struct PlanCost {
 #[derive(Clone, Debug, Default)]
 pub struct Setting<'a> {
     /// For a module scheduled for a GPU, the module before scheduling. The cost of a launch is then
-    /// the cost of its kernel there; kernels that only the schedule introduces are evaluated
-    /// themselves, and if that is not possible either, the cost is marked as uncounted.
+    /// the cost of the kernel there that its own comes from (`Module::origins`); kernels that only
+    /// the schedule introduces are evaluated themselves, and if that is not possible either, the
+    /// cost is marked as uncounted.
     pub work: Option<&'a Module>,
     /// Values of integer states, by name: all elements of a state have this value, or 0 as in a new
     /// session. They determine how much of a cache is read.

@@ -13,9 +13,7 @@ use super::contents::{BufferStart, Contents, Operand, Root};
 use super::kernel::{self, AbstractValue, Done, dims_of};
 use super::{Cost, Launch, MAX_STEPS, PlanCost, Setting, dim};
 use crate::shape::Dim;
-use crate::tile::attention::is_part;
-use crate::tile::kernels::counterpart;
-use crate::tile::{AllowedIn, Body, Inst, Kernel, Module, Op, Plan, PlanOp, Type, Value};
+use crate::tile::{AllowedIn, Body, Inst, Kernel, Module, Op, Origin, Plan, PlanOp, Type, Value};
 
 #[derive(Clone, Debug, Default)]
 enum PlanValue {
@@ -46,7 +44,7 @@ pub(super) fn walk(
         body,
         symbols: all,
         kernels,
-        work: setting.work.map(|work| work.kernels.as_slice()),
+        work: setting.work.map(|work| (work.kernels.as_slice(), &module.origins)),
         sites,
         dims,
         frame: SecondaryMap::new(),
@@ -65,8 +63,8 @@ struct Walk<'a> {
     body: &'a Body,
     symbols: BTreeMap<String, i64>,
     kernels: BTreeMap<&'a str, (usize, &'a Kernel)>,
-    /// The kernels before scheduling for a GPU.
-    work: Option<&'a [Kernel]>,
+    /// The kernels before scheduling for a GPU, and which of these later ones come from.
+    work: Option<(&'a [Kernel], &'a BTreeMap<String, Origin>)>,
     sites: BTreeMap<Inst, usize>,
     dims: SecondaryMap<Inst, i64>,
     frame: SecondaryMap<Value, PlanValue>,
@@ -188,23 +186,26 @@ impl Walk<'_> {
 
     /// The work of a kernel.
     fn done(&mut self, k: &Kernel, indices: &[i64]) -> Result<Done, String> {
-        let Some(work) = self.work else { return kernel::walk(k, &self.symbols, indices, &mut self.steps) };
+        let Some((work, origins)) = self.work else {
+            return kernel::walk(k, &self.symbols, indices, &mut self.steps);
+        };
         let points = kernel::points(k, &self.symbols)?;
-        let before = counterpart(k, work);
+        let before = |name: &String| work.iter().find(|k| k.name == *name);
+        let (whole, of_parts) = match origins.get(&k.name) {
+            Some(Origin::Whole(name)) => (before(name), None),
+            Some(Origin::Part(name)) => (None, before(name)),
+            None => (None, None),
+        };
         // Operations on fragments and shared memory tiles cannot be counted.
         let of_gpu = k.body.insts().any(|(_, _, d)| matches!(d.op.info().class, AllowedIn::GpuKernel));
-        for kernel in before.into_iter().chain(Some(k).filter(|_| !of_gpu)) {
+        for kernel in whole.into_iter().chain(Some(k).filter(|_| !of_gpu)) {
             if let Some(mut done) = self.counted(kernel, indices) {
                 done.points = points;
                 return Ok(done);
             }
         }
         let mut done = kernel::all_of(k, points, &self.symbols)?;
-        // Part of an attention's keys on tensor cores: all parts together multiply as much as the
-        // attention.
-        if let Some(whole) = work.iter().find(|whole| is_part(k, whole))
-            && let Some(counted) = self.counted(whole, indices)
-        {
+        if let Some(counted) = of_parts.and_then(|whole| self.counted(whole, indices)) {
             done.multiplies_as(&counted);
         }
         Ok(done)

@@ -6,7 +6,7 @@ use super::{Cost, Launch, Setting, kernel, plan, plan_in};
 use crate::ir::{self, interp::Limits};
 use crate::tensor::Tensor;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, Cpu, Module, PlanVariant, interp};
+use crate::tile::{self, Cpu, Module, Origin, PlanVariant, interp};
 
 const ROWS: &str = r#"module "test.attn"
 param "h.*.w"[3]                            : f32[8, 8]
@@ -96,14 +96,14 @@ fn a_kernel_costs_what_a_hand_works_out() {
 /// it is marked.
 #[test]
 fn plans_of_gpus_cost_what_they_did_before_they_were_scheduled() {
-    let module = parse(ROWS);
+    let origins = BTreeMap::from([("rows.0".to_string(), Origin::Whole("before".to_string()))]);
+    let module = Module { origins, ..parse(ROWS) };
     let of = |work: &Module, s: i64| {
         let sizes = symbols(&[("S", s)]);
         let setting = Setting { work: Some(work), ..Setting::default() };
         plan_in(&module, "forward", PlanVariant::Plain, &sizes, &setting).unwrap()
     };
     let usual = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", 10)])).unwrap();
-    assert_eq!(of(&module, 10), usual);
     // Kernels that only the schedule introduces are evaluated themselves.
     assert_eq!(of(&Module { kernels: Vec::new(), ..module.clone() }, 10), usual);
     // Grid points are those after scheduling, work is from before it.
@@ -111,11 +111,15 @@ fn plans_of_gpus_cost_what_they_did_before_they_were_scheduled() {
         "  %none = const",
         "  %e = mul %d, %d                           : tile f32[%m<=4, 8]\n  %none = const",
     ));
+    // A kernel of the same name, kind, parameters and location is another one.
+    let mut work = work;
+    assert_eq!(of(&work, 10), usual);
+    work.kernels[0].name = "before".to_string();
     for (with, without) in of(&work, 10).launches.iter().zip(&usual.launches) {
         assert_eq!((with.points, with.cost.flops), (without.points, without.cost.flops + 10 * 8));
     }
     let s = 1u64 << 40;
-    for launch in of(&module, s.cast_signed()).launches {
+    for launch in of(&work, s.cast_signed()).launches {
         let cost = Cost { flops: 0, read: 32 * s + 256, written: 32 * s, exact: false, uncounted: true };
         assert_eq!((launch.points, launch.cost), (1 << 38, cost));
     }

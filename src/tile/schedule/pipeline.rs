@@ -163,6 +163,7 @@ pub fn run_steps(
             changed.extend(made);
             step = "";
         }
+        module.origins = log.origins(module);
         let last = steps_of(machine).last().map(|s| s.name);
         module.scheduled.take_if(|name| Some(name.as_str()) == last);
         Ok(changed)

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::formats::WeightChoice;
 use crate::source::Loc;
 use crate::tile::kernels::place;
-use crate::tile::{Kernel, Machine, Module, State};
+use crate::tile::{Kernel, Machine, Module, Origin, ParamMode, State, Type};
 
 /// The names of kernels whose accesses changed: these are proved again to stay in bounds.
 pub(super) type Changed = BTreeSet<String>;
@@ -46,8 +46,14 @@ pub(super) struct Log<'a> {
 struct KernelRemarks {
     name: String,
     loc: Loc,
+    /// Its parameters.
+    params: Vec<(Type, ParamMode)>,
     /// The kernels that compute the same now; none if several share its work.
     now: Vec<String>,
+    /// Further ones that compute the same in some calls, and those that compute a part of its keys,
+    /// if it is an attention.
+    in_some_calls: Vec<String>,
+    of_keys: Vec<String>,
     /// How it is computed.
     form: Option<String>,
     /// Further decisions, in order.
@@ -61,7 +67,10 @@ impl<'a> Log<'a> {
         let kernels = open.map(|k| KernelRemarks {
             name: k.name.clone(),
             loc: place(k),
+            params: params(k),
             now: vec![k.name.clone()],
+            in_some_calls: Vec::new(),
+            of_keys: Vec::new(),
             form: None,
             notes: Vec::new(),
         });
@@ -101,10 +110,40 @@ impl<'a> Log<'a> {
         }
     }
 
+    /// Notes new kernels: those that compute the same as one in some calls, and those that compute
+    /// a part of the keys of an attention.
+    pub(super) fn made(&mut self, kernel: &str, in_some_calls: &[String], of_keys: &[String]) {
+        for k in self.entries(kernel) {
+            k.in_some_calls.extend_from_slice(in_some_calls);
+            k.of_keys.extend_from_slice(of_keys);
+        }
+    }
+
+    /// The unscheduled kernels that those of a module come from.
+    pub(super) fn origins(&self, module: &Module) -> BTreeMap<String, Origin> {
+        let mut origins = BTreeMap::new();
+        for k in &self.kernels {
+            // Packed operands, for instance, are other parameters.
+            let is_same =
+                |name: &&String| module.kernels.iter().any(|new| new.name == **name && params(new) == k.params);
+            for name in k.now.iter().chain(&k.in_some_calls).filter(is_same) {
+                origins.entry(name.clone()).or_insert_with(|| Origin::Whole(k.name.clone()));
+            }
+            for name in &k.of_keys {
+                origins.entry(name.clone()).or_insert_with(|| Origin::Part(k.name.clone()));
+            }
+        }
+        origins
+    }
+
     /// Forgets the names of kernels that are gone, before others get them.
     pub(super) fn forget(&mut self, module: &Module) {
         let names: BTreeSet<&str> = module.kernels.iter().map(|k| k.name.as_str()).collect();
-        self.kernels.iter_mut().for_each(|k| k.now.retain(|name| names.contains(name.as_str())));
+        for k in &mut self.kernels {
+            for list in [&mut k.now, &mut k.in_some_calls, &mut k.of_keys] {
+                list.retain(|name| names.contains(name.as_str()));
+            }
+        }
     }
 
     /// The remarks, those on kernels first.
@@ -116,6 +155,11 @@ impl<'a> Log<'a> {
         };
         self.kernels.into_iter().filter_map(of_kernel).chain(self.loops).collect()
     }
+}
+
+/// The types of a kernel's parameters, and how it accesses them.
+fn params(k: &Kernel) -> Vec<(Type, ParamMode)> {
+    k.params.iter().map(|p| (k.body.ty(p.value).clone(), p.mode)).collect()
 }
 
 /// A step: name, summary and function.

@@ -77,6 +77,7 @@ fn remark(module: &Module, expanded: &Expanded, log: &mut Log<'_>) {
             log.form(name, "it became several kernels, whose elements are divided among threads");
         }
         variants.keys.iter().for_each(|keys| log.note(name, &remark_on_parts(*keys)));
+        log.made(name, &variants.kernels, &variants.of_keys);
     }
     log.replaced(&expanded.names);
     let is_whole = |k: &&Kernel| k.state == State::Unscheduled && matches!(k.compute, Some(Compute::Attention(_)));

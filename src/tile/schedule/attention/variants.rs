@@ -56,6 +56,8 @@ pub(super) struct Variants {
     pub(super) slots: Vec<ScratchSlot>,
     /// The names of the kernels that its launches run, in order.
     pub(super) kernels: Vec<String>,
+    /// Those of them that compute a part of the keys.
+    pub(super) of_keys: Vec<String>,
     /// Into how many parts calls with few queries divide their keys on a GPU.
     pub(super) keys: Option<Result<i64, Whole>>,
 }
@@ -103,13 +105,15 @@ impl Variants {
             let (root, offset, dynamic) = (Value::from_u32(n), Dim::zero(), Vec::new());
             operands.push(View { root, elem, offset, dynamic, shape, strides });
         }
-        let (slots, made, keys) = (Vec::new(), Vec::new(), None);
-        let mut choice = Choice { unscheduled, found, machine, keys_are_values, kernels, operands, slots, made, keys };
+        let (slots, made, of_keys, keys) = (Vec::new(), Vec::new(), Vec::new(), None);
+        let mut choice =
+            Choice { unscheduled, found, machine, keys_are_values, kernels, operands, slots, made, of_keys, keys };
         let variant = match divided {
             Some(divided) => choice.divided(divided)?,
             None => choice.any()?,
         };
-        Ok(Variants { variant, slots: choice.slots, kernels: choice.made, keys: choice.keys })
+        let Choice { slots, made, of_keys, keys, .. } = choice;
+        Ok(Variants { variant, slots, kernels: made, of_keys, keys })
     }
 }
 
@@ -123,6 +127,7 @@ struct Choice<'a> {
     operands: Vec<View>,
     slots: Vec<ScratchSlot>,
     made: Vec<String>,
+    of_keys: Vec<String>,
     keys: Option<Result<i64, Whole>>,
 }
 
@@ -182,6 +187,7 @@ impl Choice<'_> {
             State::Unscheduled => self.launch(part, of_part),
             State::Cpu(_) | State::Gpu { .. } => self.launch_as_it_is("attention_part", &part, of_part),
         };
+        self.of_keys.push(part.kernel.clone());
         let combine = self.launch(combine, [operands.as_slice(), results].concat());
         Variant::Launches(vec![part, combine])
     }

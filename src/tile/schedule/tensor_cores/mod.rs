@@ -94,13 +94,20 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
             Some(Err(why)) => refused.push((k.name.clone(), why)),
         }
     }
+    let mut of_many = Vec::new();
     let mut changed = in_steps::replace(module, |_, k| {
         let (rows, least, new) = made.get_mut(&k.name)?.many_rows.take()?;
         log.note(&k.name, &format!("calls with at least {least} rows have larger tiles"));
         let operands = (0..k.params.len()).map(Operand::Own).collect();
         let when = When { from: Some((rows, least)), ..When::default() };
+        of_many.push(k.name.clone());
         Some(Steps { when, slots: Vec::new(), kernels: vec![(new, operands)] })
     })?;
+    // New kernels follow all others, in this order.
+    let first = module.kernels.len() - of_many.len();
+    for (name, new) in of_many.iter().zip(module.kernels.iter().skip(first)) {
+        log.made(name, std::slice::from_ref(&new.name), &[]);
+    }
     for k in &mut module.kernels {
         if let Some(Made { kernel, keys, .. }) = made.remove(&k.name) {
             keys.iter().for_each(|keys| log.note(&k.name, &remark_on_parts(*keys)));
