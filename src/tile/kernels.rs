@@ -10,7 +10,7 @@ use super::{Kernel, Op, simplify};
 use crate::source::Loc;
 
 /// The kind in a kernel's numbered name: `map` of `map.0`.
-pub(crate) fn numbered_kind(name: &str) -> Option<&str> {
+fn numbered_kind(name: &str) -> Option<&str> {
     let (kind, number) = name.rsplit_once('.')?;
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(kind)
 }
@@ -19,6 +19,11 @@ pub(crate) fn numbered_kind(name: &str) -> Option<&str> {
 pub(crate) fn place(kernel: &Kernel) -> Loc {
     let stores = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));
     stores.map(|(_, _, d)| d.loc).last().unwrap_or_default()
+}
+
+/// The encoding of a kernel without names and locations.
+fn encoded(kernel: &Kernel) -> Vec<u8> {
+    encode::kernel(kernel, Encoding { name: false, places: false, state: kernel.state })
 }
 
 /// Kernels under unique names.
@@ -38,6 +43,17 @@ impl Kernels {
     /// An empty list that does not give these names.
     pub(crate) fn beside(taken: BTreeSet<String>) -> Kernels {
         Kernels { taken, ..Kernels::default() }
+    }
+
+    /// An empty list for these kernels, which keep their names, and others: one that equals one of
+    /// these gets its name.
+    pub(crate) fn among<'k>(kept: impl Iterator<Item = &'k Kernel>) -> Kernels {
+        let mut kernels = Kernels::default();
+        for k in kept {
+            kernels.known.entry(encoded(k)).or_insert_with(|| k.name.clone());
+            kernels.taken.insert(k.name.clone());
+        }
+        kernels
     }
 
     /// Adds a kernel under its present name, unless that is in the list. Returns the name.
@@ -75,7 +91,7 @@ impl Kernels {
 
     /// The same for a kernel that is already simplified, because it was in a module before.
     pub(crate) fn add_as_it_is(&mut self, mut kernel: Kernel) -> String {
-        let bytes = encode::kernel(&kernel, Encoding { name: false, places: false, state: kernel.state });
+        let bytes = encoded(&kernel);
         if let Some(name) = self.known.get(&bytes) {
             return name.clone();
         }

@@ -80,7 +80,7 @@ pub use kernel::{
     GpuArch, GridAxis, Kernel, KernelOrPlan, Module, Origin, Param, ParamMode, Plan, PlanVariant, SlotData, State,
     Tiled,
 };
-pub(crate) use kernels::{Kernels, numbered_kind};
+pub(crate) use kernels::Kernels;
 pub use machine::{Gpu, Machine, PairsOfSteps, Processor};
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, GpuOp, Op, PlanOp, TapPart};

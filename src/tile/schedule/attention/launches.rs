@@ -25,8 +25,8 @@ use crate::tile::schedule::plans::{
 };
 use crate::tile::schedule::step::Replacements;
 use crate::tile::{
-    Block, BlockCall, Body, Inst, Kernel, Kernels, Machine, Module, Op, Plan, PlanOp, State, Terminator, Type, Value,
-    View, numbered_kind, simplify,
+    Block, BlockCall, Body, Inst, Kernel, Kernels, Machine, Module, Op, Plan, PlanOp, Terminator, Type, Value, View,
+    simplify,
 };
 
 /// The replacements of the attentions of a module.
@@ -68,18 +68,12 @@ pub(super) fn expand(
     if launched.is_empty() {
         return Ok(Expanded::default());
     }
-    // Unscheduled kernels are numbered anew, in the order of their originals: a copy of keys may
-    // equal a kernel that something else launches.
-    let kind = |k: &Kernel| {
-        let kind = numbered_kind(&k.name).filter(|_| k.state == State::Unscheduled);
-        kind.map(str::to_string)
-    };
-    let taken = module.kernels.iter().filter(|k| kind(k).is_none()).map(|k| k.name.clone()).collect();
-    let mut kernels = Kernels::beside(taken);
+    // A copy of keys may equal a kernel that something else launches.
+    let mut kernels = Kernels::among(module.kernels.iter().filter(|k| !launched.contains_key(&k.name)));
     let mut variants: BTreeMap<(String, bool), Variants> = BTreeMap::new();
     let mut names = Replacements::new();
     let mut changed = BTreeSet::new();
-    for mut k in std::mem::take(&mut module.kernels) {
+    for k in std::mem::take(&mut module.kernels) {
         if let (Some(found), Some(sharing)) = (found.get(&k.name), launched.get(&k.name)) {
             for same in sharing {
                 let made = Variants::choose(&k, found, machine, *same, divided.get(&k.name), &mut kernels)?;
@@ -89,11 +83,6 @@ pub(super) fn expand(
                 names.insert(k.name.clone(), of.filter(is_whole).take(1).map(|k| k.name.clone()).collect());
                 variants.insert((k.name.clone(), *same), made);
             }
-        } else if let Some(kind) = kind(&k) {
-            let old = std::mem::replace(&mut k.name, kind);
-            // A new name does not change its accesses.
-            let new = kernels.add_as_it_is(k);
-            names.insert(old, vec![new]);
         } else {
             kernels.keep(&k);
         }
@@ -107,8 +96,6 @@ pub(super) fn expand(
             if found.contains_key(kernel) {
                 let key = (kernel.clone(), keys_are_values(&plan.body, &data.operands));
                 of_launches.extend(variants.get(&key).map(|variants| (inst, variants)));
-            } else if let Some([new]) = names.get(kernel).map(Vec::as_slice) {
-                plan.body.inst_mut(inst).op = Op::Plan(PlanOp::Launch { kernel: new.clone() });
             }
         }
         if !of_launches.is_empty() {
