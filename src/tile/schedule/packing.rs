@@ -26,10 +26,13 @@
 //! Quantised panels are made by `quantise`; row-major concatenations of parameters are found by
 //! `joined`.
 
+use std::collections::BTreeMap;
+
 use super::formats::{WeightChoice, WeightFormat};
 use super::joined::{Joined, PlacedJoin, Source};
 use super::pairs::{self, Pairs, padded_columns};
 use super::quantise::{self, Quantised, quantise};
+use super::step::{Changed, Replacements};
 use crate::interface::ParamDecl;
 use crate::scalar::{CmpOp, Scalar};
 use crate::shape::{Dim, Elem, TensorType};
@@ -67,6 +70,15 @@ pub(super) struct Weight {
     scales: u64,
     /// The first matmul that reads them.
     loc: Loc,
+}
+
+/// The panels of a module.
+pub(super) struct Chosen {
+    pub(super) packing: Packing,
+    pub(super) changed: Changed,
+    pub(super) made: Replacements,
+    /// Matmuls with quantised weights that do not use tensor cores, and why.
+    pub(super) refused: BTreeMap<String, String>,
 }
 
 /// Layout of a module's packed area.

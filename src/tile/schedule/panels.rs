@@ -46,7 +46,7 @@ use super::formats::{WeightChoice, WeightFormat};
 use super::halves;
 use super::jam::{self, jam_panels};
 use super::joined::{self, Joined};
-use super::packing::{self, Left, PackedPanels, Packing, Panels};
+use super::packing::{self, Chosen, Left, PackedPanels, Packing, Panels};
 use super::pairs;
 use super::plans::{
     Choice, LaunchPosition, Variant, buffer, choose_by_count, in_entry, new_slot, put_back, slot_type, value_before,
@@ -58,7 +58,7 @@ use super::unpack::unpack;
 use crate::cfg::Loop;
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
-use crate::tile::alignment::{CHUNK, begins_at_multiple, needed};
+use crate::tile::alignment::{CHUNK, begins_at_multiple};
 use crate::tile::matmul::{LEFT, RIGHT};
 use crate::tile::{
     Block, BufferType, GpuArch, Inst, InstData, Kernel, Kernels, Machine, Module, Op, Plan, PlanOp, PlanVariant, Type,
@@ -74,15 +74,6 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
     refused.iter().for_each(|(kernel, why)| log.note(kernel, &format!("not on tensor cores: {why}")));
     log.replaced(&made);
     Ok(changed)
-}
-
-/// The panels of a module.
-pub(super) struct Chosen {
-    pub(super) packing: Packing,
-    changed: Changed,
-    made: Replacements,
-    /// Matmuls with quantised weights that do not use tensor cores, and why.
-    refused: BTreeMap<String, Reason>,
 }
 
 /// Chooses and packs panels.
@@ -408,27 +399,21 @@ impl Walk<'_, '_> {
             points: points.clone(),
         };
         let body = &self.plan.body;
-        let mut made = match tensor_cores::by_integers(kernel, arch, rows, integers) {
+        let is_aligned = |n: usize, bytes| operands.get(n).is_some_and(|v| begins_at_multiple(body, &[], *v, bytes));
+        let aligned = |k: &Kernel| tensor_cores::check_alignment(k, is_aligned);
+        let made = tensor_cores::by_integers(kernel, arch, rows, integers);
+        let mut made = match made.and_then(|made| made.iter().try_for_each(|(_, k)| aligned(k)).map(|()| made)) {
             Ok(made) => made,
             Err(why) => return Ok(Err(why)),
         };
-        for (_, k) in &made {
-            for (n, (p, v)) in k.params.iter().zip(operands).enumerate() {
-                let bytes = needed(k, p.value);
-                if !begins_at_multiple(body, &[], *v, bytes) {
-                    return Ok(Err(tensor_cores::not_aligned(k, n, bytes)));
-                }
-            }
-        }
         let least = tensor_cores::unpacked_rows(arch).filter(|least| rows.as_const().is_none_or(|n| n >= *least));
         let least = least.filter(|_| !made.is_empty());
         if rows.as_const().is_some() && least.is_some() {
             made.clear();
         }
         let mut variants: Vec<Variant> = Vec::new();
-        let is_aligned = |n: usize| operands.get(n).is_some_and(|v| begins_at_multiple(body, &[], *v, CHUNK));
         for (least, kernel) in made {
-            let mut kernel = tensor_cores::reads_in_pairs(kernel, &is_aligned);
+            let mut kernel = tensor_cores::reads_in_pairs(kernel, &|n| is_aligned(n, CHUNK));
             kernel.find_symbols();
             let kernel = self.kernels.add_again(kernel);
             variants.push(Variant { least, launches: vec![(kernel, operands.to_vec())] });

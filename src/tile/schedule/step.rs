@@ -50,8 +50,7 @@ struct KernelRemarks {
     params: Vec<(Type, ParamMode)>,
     /// The kernels that compute the same now; none if several share its work.
     now: Vec<String>,
-    /// Further ones that compute the same in some calls, and those that compute a part of its keys,
-    /// if it is an attention.
+    /// New kernels that compute the same in some calls, or a part of an attention's keys.
     in_some_calls: Vec<String>,
     of_keys: Vec<String>,
     /// How it is computed.
@@ -110,8 +109,8 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Notes new kernels: those that compute the same as one in some calls, and those that compute
-    /// a part of the keys of an attention.
+    /// Notes new kernels that compute the same as one in some calls, or a part of an attention's
+    /// keys.
     pub(super) fn made(&mut self, kernel: &str, in_some_calls: &[String], of_keys: &[String]) {
         for k in self.entries(kernel) {
             k.in_some_calls.extend_from_slice(in_some_calls);
@@ -119,7 +118,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// The unscheduled kernels that those of a module come from.
+    /// The unscheduled kernels that a module's kernels come from.
     pub(super) fn origins(&self, module: &Module) -> BTreeMap<String, Origin> {
         let mut origins = BTreeMap::new();
         for k in &self.kernels {

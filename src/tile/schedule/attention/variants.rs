@@ -56,7 +56,7 @@ pub(super) struct Variants {
     pub(super) slots: Vec<ScratchSlot>,
     /// The names of the kernels that its launches run, in order.
     pub(super) kernels: Vec<String>,
-    /// Those of them that compute a part of the keys.
+    /// The kernels among them that compute a part of the keys.
     pub(super) of_keys: Vec<String>,
     /// Into how many parts calls with few queries divide their keys on a GPU.
     pub(super) keys: Option<Result<i64, Whole>>,

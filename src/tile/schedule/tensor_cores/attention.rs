@@ -25,7 +25,7 @@
 use super::super::attention::{Hiding, PartialResults, shared_axis};
 use super::build::{self, SharedTile};
 use super::scores::{self, Masks, Scores, Softmax};
-use super::{Made, Reason};
+use super::{CoreKernels, Reason};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Described, KEYS, QUERIES, ScoreOp, VALUES};
@@ -61,11 +61,11 @@ pub(super) struct AttentionTiles<'a> {
 
 /// The tensor core kernels of an attention. Not divided if calls with few queries have no kernels
 /// of their own.
-pub(super) fn made(kernel: &Kernel, gpu: &Gpu, aligned: &dyn Fn(usize) -> bool) -> Result<Made, Reason> {
+pub(super) fn made(kernel: &Kernel, gpu: &Gpu, aligned: &dyn Fn(usize) -> bool) -> Result<CoreKernels, Reason> {
     let tiles = AttentionTiles::find(kernel, aligned)?;
     let whole = tiles.of_many(gpu).ok_or("its masks or its epilogue have no form in fragments")?;
     let divided = tiles.divided(gpu, &whole);
-    Ok(Made { kernel: whole, many_rows: None, keys: Some(tiles.parts_of_few(gpu)), divided })
+    Ok(CoreKernels { kernel: whole, many_rows: None, keys: Some(tiles.parts_of_few(gpu)), divided })
 }
 
 impl<'a> AttentionTiles<'a> {

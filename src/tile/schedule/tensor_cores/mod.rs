@@ -65,13 +65,13 @@ use crate::shape::{Dim, Elem};
 use crate::tile::alignment::{CHUNK, launches_give, needed};
 use crate::tile::{BufferType, Compute, Gpu, GpuArch, InstData, Kernel, Machine, Module, Op, Param, State};
 pub(super) use products::{Integers, by_integers, takes_integers, unpacked_rows};
-pub(super) use remarks::{not_aligned, remark_on_use};
+pub(super) use remarks::remark_on_use;
 
 /// Why a matmul or an attention does not use tensor cores, for a remark.
 pub(super) type Reason = String;
 
 /// The tensor core kernels of a matmul or an attention.
-struct Made {
+struct CoreKernels {
     kernel: Kernel,
     /// A matmul whose number of rows is only known at run time: that number, its minimum for the
     /// kernel with larger tiles, and that kernel.
@@ -89,7 +89,7 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
     let (mut made, mut refused) = (BTreeMap::new(), Vec::new());
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
         match kernels_of(module, k, &gpu, log.options.tf32) {
-            Some(Ok(Made { divided: Some(_), .. })) | None => {}
+            Some(Ok(CoreKernels { divided: Some(_), .. })) | None => {}
             Some(Ok(kernels)) => drop(made.insert(k.name.clone(), kernels)),
             Some(Err(why)) => refused.push((k.name.clone(), why)),
         }
@@ -109,7 +109,7 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
         log.made(name, std::slice::from_ref(&new.name), &[]);
     }
     for k in &mut module.kernels {
-        if let Some(Made { kernel, keys, .. }) = made.remove(&k.name) {
+        if let Some(CoreKernels { kernel, keys, .. }) = made.remove(&k.name) {
             keys.iter().for_each(|keys| log.note(&k.name, &remark_on_parts(*keys)));
             changed.insert(k.name.clone());
             *k = kernel;
@@ -132,9 +132,9 @@ pub(super) fn divided(module: &Module, gpu: &Gpu) -> BTreeMap<String, Divided> {
     module.kernels.iter().filter(is_open).filter_map(of).collect()
 }
 
-/// The tensor core kernels of an unscheduled one, or why there are none; `None` if it is neither a
-/// matmul nor an attention.
-fn kernels_of(module: &Module, k: &Kernel, gpu: &Gpu, tf32: bool) -> Option<Result<Made, Reason>> {
+/// The tensor core kernels of an unscheduled one, or why it has no such kernels; `None` if it is
+/// neither a matmul nor an attention.
+fn kernels_of(module: &Module, k: &Kernel, gpu: &Gpu, tf32: bool) -> Option<Result<CoreKernels, Reason>> {
     let aligned = |n: usize| launches_give(module, &k.name, n, CHUNK);
     let made = made(k, gpu, tf32, &aligned)?;
     Some(made.and_then(|made| {
@@ -148,21 +148,15 @@ fn kernels_of(module: &Module, k: &Kernel, gpu: &Gpu, tf32: bool) -> Option<Resu
             new.find_symbols();
             (rows, least, new)
         });
-        // Pairwise stores need an alignment of a pair.
-        for (n, p) in kernel.params.iter().enumerate() {
-            let bytes = needed(&kernel, p.value);
-            if !launches_give(module, &k.name, n, bytes) {
-                return Err(remarks::not_aligned(k, n, bytes));
-            }
-        }
+        check_alignment(&kernel, |n, bytes| launches_give(module, &k.name, n, bytes))?;
         let divided = made.divided.map(|divided| Divided { whole: kernel.clone(), ..divided });
-        Ok(Made { kernel, many_rows, divided, ..made })
+        Ok(CoreKernels { kernel, many_rows, divided, ..made })
     }))
 }
 
 /// The same before it is known what launches pass, with parameters that are aligned to 16 bytes if
 /// `aligned` says so.
-fn made(k: &Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(usize) -> bool) -> Option<Result<Made, Reason>> {
+fn made(k: &Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(usize) -> bool) -> Option<Result<CoreKernels, Reason>> {
     match &k.compute {
         Some(Compute::Matmul { .. }) => Some(products::made(k, gpu, tf32, aligned)),
         Some(Compute::Attention(_)) => Some(attention::made(k, gpu, aligned)),
@@ -200,6 +194,14 @@ fn check_types(operands: &[&BufferType], tf32: bool) -> Result<(), Reason> {
         return Ok(());
     }
     Err(remarks::not_halves(operands))
+}
+
+/// Checks that a new kernel gets operands with the alignment that it needs: pairwise stores need
+/// that of a pair.
+pub(super) fn check_alignment(k: &Kernel, is_aligned: impl Fn(usize, u64) -> bool) -> Result<(), Reason> {
+    let needs = k.params.iter().enumerate().map(|(n, p)| (n, needed(k, p.value)));
+    let unaligned = needs.into_iter().find(|(n, bytes)| !is_aligned(*n, *bytes));
+    unaligned.map_or(Ok(()), |(n, bytes)| Err(remarks::not_aligned(k, n, bytes)))
 }
 
 /// Checks that tiles of operand `n` can be copied in 16-byte chunks, along its axis `dense`.

@@ -21,7 +21,7 @@
 use super::super::products::MatmulParts;
 use super::build::{self, Along, KAxis, SharedTile};
 use super::sizes::ProductTile;
-use super::{Made, Reason, remarks};
+use super::{CoreKernels, Reason, remarks};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::epilogue::ResultTile;
@@ -99,10 +99,15 @@ pub(super) struct TilePosition {
 /// The tensor core kernels of a matmul. If its number of rows is only known at run time, there is
 /// one with small tiles, and one with large tiles unless these are the same. `tf32`: `f32` operands
 /// may be rounded to that.
-pub(super) fn made(kernel: &Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(usize) -> bool) -> Result<Made, Reason> {
+pub(super) fn made(
+    kernel: &Kernel,
+    gpu: &Gpu,
+    tf32: bool,
+    aligned: &dyn Fn(usize) -> bool,
+) -> Result<CoreKernels, Reason> {
     let mut tiles = MatmulTiles::find(kernel, gpu, tf32, aligned)?;
     let small = tiles.kernel(gpu).ok_or(NO_EPILOGUE)?;
-    Ok(Made { kernel: small, many_rows: tiles.many_rows(gpu), keys: None, divided: None })
+    Ok(CoreKernels { kernel: small, many_rows: tiles.many_rows(gpu), keys: None, divided: None })
 }
 
 /// Can tensor cores multiply these rows by quantised panels with this many columns?

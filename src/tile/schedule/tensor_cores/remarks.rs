@@ -48,7 +48,7 @@ pub(super) fn not_apart(b: &BufferType) -> Reason {
 }
 
 /// The reason for a parameter of a kernel that is accessed this many bytes at a time.
-pub(in super::super) fn not_aligned(k: &Kernel, n: usize, bytes: u64) -> Reason {
+pub(super) fn not_aligned(k: &Kernel, n: usize, bytes: u64) -> Reason {
     let operand = k.buffer_type(n).map(shown).unwrap_or_default();
     format!("an operand ({operand}) may not begin at a multiple of {bytes} bytes")
 }
