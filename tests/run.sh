@@ -48,6 +48,15 @@ live=editors)
     echo "tests/run.sh: packages could not be fetched; the grammar and the extension for editors are not all tested"
     exit 0
     ;;
+live=python)
+    # What from_torch makes of PyTorch modules, with the PyTorch that tests/live/compare_torch.py uses.
+    export ATTNC="${ATTNC:-${CARGO_TARGET_DIR:-target}/tests/attnc}"
+    status=3
+    [ ! -x build/torch/bin/python ] || { status=0; build/torch/bin/python tests/python/check.py --torch || status=$?; }
+    [ "$status" = 3 ] || exit "$status"
+    echo "tests/run.sh: there is no PyTorch in build/torch; from_torch is not compared with it"
+    exit 0
+    ;;
 live=speed)
     # Others compute the same; how fast, is shown by tests/live/compare_speed.sh at full size.
     tests/live/compare_speed.sh --quick >/dev/null || status=$?
@@ -105,7 +114,7 @@ for name in compiled ptx commands compile_scaling random cuda; do
     grep "/$name-[^/]*$" "$out/programs" || echo "tests/run.sh: no program $name" >&2
 done >"$out/jobs"
 [ -z "$features" ] || echo tests/llvm.sh >>"$out/jobs"
-printf '%s\n' live=speed live=report live=minilm live=voice live=editors comments >>"$out/jobs"
+printf '%s\n' live=speed live=report live=minilm live=voice live=editors live=python comments >>"$out/jobs"
 grep -vxFf "$out/jobs" "$out/programs" >>"$out/jobs"
 
 # shellcheck disable=SC2016

@@ -83,6 +83,9 @@ impl Sandbox {
     fn run(&self, program: &str, args: &[&str]) -> (bool, String) {
         let mut command = Command::new(program);
         command.args(args).current_dir(self.folder.path()).env("PATH", &self.path);
+        // For `import attnc`, which calls the same command.
+        command.env("PYTHONPATH", Path::new(ROOT).join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("ATTNC", env!("CARGO_BIN_EXE_attnc")).env("ATTNC_CACHE", self.folder.path().join("cache"));
         let output = command.output().unwrap_or_else(|error| panic!("{program}: {error}"));
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         (output.status.success(), text)
@@ -220,7 +223,7 @@ fn flags_exist() {
     let is_flag = |c: char| c.is_ascii_lowercase() || c == '-';
     let known: BTreeSet<&str> = help.split(|c: char| !is_flag(c)).filter(|word| word.starts_with("--")).collect();
     // A line of a block, or inline code, that begins with the name of a program that is not attnc.
-    let others = ["cargo ", "tests/", "examples/", "fuzz/", "apt-get ", "python3 "];
+    let others = ["cargo ", "tests/", "examples/", "fuzz/", "apt-get ", "python3 ", "jupyter "];
     let is_ours = |text: &&str| !others.iter().any(|other| text.trim_start().starts_with(other));
     for page in pages() {
         let (prose, blocks) = page.parts();

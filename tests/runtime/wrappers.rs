@@ -179,6 +179,15 @@ pub(crate) fn python_with_numpy() -> Option<PathBuf> {
     None
 }
 
+/// The package `python/attnc`, which compiles with the command: calls, errors, dumps, weights, and that a program that is changed gives
+/// the new numbers.
+#[test]
+fn the_package_compiles_and_calls() {
+    let Some(python) = python_with_numpy() else { return };
+    let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/check.py");
+    run(Command::new(&python).arg("-B").arg(check).env("ATTNC", env!("CARGO_BIN_EXE_attnc")));
+}
+
 /// The library and its wrapper lie side by side, and Python finds the library first: linked before or after, by the name under which the
 /// library was linked.
 #[test]
