@@ -297,10 +297,11 @@ pub enum Op {
         /// Operations on the scores, in order: masks, a soft cap, a sink.
         masks: Vec<MaskKind>,
     },
-    /// The gradient of the first operand, a float scalar, with respect to the second: of its type, a
-    /// derivative for each element, along all paths from the second to the first. With one operand:
-    /// with respect to all reads of a parameter of the model, stacked along the arrays of layers on
-    /// its path. `differentiate` replaces it by operations that compute it, before any other pass.
+    /// The gradient of the first operand, a float scalar, with respect to the second: of its type,
+    /// a derivative for each element, along all paths from the second to the first. With one
+    /// operand: with respect to all reads of a parameter of the model, stacked along the arrays of
+    /// layers on its path. `differentiate` replaces it by operations that compute it, before any
+    /// other pass.
     Grad {
         /// The parameter's path; of an operand, its name in messages, perhaps empty.
         of: String,

@@ -27,8 +27,8 @@ pub struct Step<'a> {
     pub remarks: &'a [Remark],
 }
 
-/// A pass left an invalid module, always a bug in attnc, or refused the program. The driver saves both texts and prints how
-/// to reproduce it.
+/// A pass left an invalid module, always a bug in attnc, or refused the program. The driver saves
+/// both texts of a bug and prints how to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassError {
     /// Name of the pass.

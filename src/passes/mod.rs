@@ -89,7 +89,7 @@ pub struct Context {
     pub pass: &'static str,
     /// Remarks so far, oldest first.
     pub remarks: Vec<Remark>,
-    /// What the program asks for and a pass cannot do.
+    /// Errors in the program that passes found.
     pub refused: Vec<Refusal>,
     /// Counters so far, by pass and event.
     pub stats: BTreeMap<(&'static str, &'static str), u64>,

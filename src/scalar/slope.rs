@@ -1,7 +1,7 @@
 //! Derivatives of operations on elements, as expressions.
 //!
-//! In: nothing; each row of the tables `unary` and `binary` has an expression for each operand. Out:
-//! [`Slope`]s, from which `differentiate` makes operations. They know no tensors and no IR.
+//! In: nothing; each row of the tables `unary` and `binary` has an expression for each operand.
+//! Out: [`Slope`]s, from which `differentiate` makes operations. They know no tensors and no IR.
 
 use std::ops::{Add, Mul, Sub};
 

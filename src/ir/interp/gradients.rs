@@ -12,13 +12,14 @@ use super::array::{Array, Data};
 use super::{EvalError, Real};
 use crate::ir::{Function, Op, Value};
 
-/// What a function's `grad`s refer to.
+/// The variables of a function's gradients.
 pub(super) struct Gradients<F> {
     /// The values with respect to which it takes gradients.
     values: SecondaryMap<Value, bool>,
     /// The parameters, by name.
     pub params: BTreeSet<String>,
-    /// The tensors of these parameters that were read, by path: each read yields the same variables.
+    /// The tensors of these parameters that were read, by path: each read yields the same
+    /// variables.
     pub reads: BTreeMap<String, Array<F>>,
     /// Does it have any `grad`?
     any: bool,

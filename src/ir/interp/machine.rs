@@ -365,7 +365,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
         }
     }
 
-    /// The derivatives with respect to all tensors of a parameter, those that were not read included.
+    /// The derivatives with respect to all tensors of a parameter, read or not.
     fn param_gradient(&mut self, loss: F, name: &str, n: usize) -> Result<Vec<F>, EvalError> {
         let counts = param_named(&self.module.params, name).map_or(&[][..], |p| &p.counts);
         let members = counts.iter().fold(1u64, |n, count| n.saturating_mul(*count));

@@ -27,7 +27,7 @@ pub(super) fn product(e: &mut Emitter<'_>, applied: &Applied, slope: &Slope) -> 
     let elem = e.ty(applied.gradient)?.elem;
     let is_narrow = matches!(elem, Elem::BF16 | Elem::F16);
     if !is_narrow || matches!(slope, Slope::Number(_)) {
-        return Product { e, applied, elem }.times(applied.gradient, slope);
+        return ScaledGradient { e, applied, elem }.times(applied.gradient, slope);
     }
     let wide = Applied {
         x: e.cast(applied.x, Elem::F32)?,
@@ -36,17 +36,17 @@ pub(super) fn product(e: &mut Emitter<'_>, applied: &Applied, slope: &Slope) -> 
         gradient: e.cast(applied.gradient, Elem::F32)?,
         again: applied.again,
     };
-    let made = Product { e, applied: &wide, elem: Elem::F32 }.times(wide.gradient, slope)?;
+    let made = ScaledGradient { e, applied: &wide, elem: Elem::F32 }.times(wide.gradient, slope)?;
     made.map(|v| e.cast(v, elem)).transpose()
 }
 
-struct Product<'a, 'f> {
+struct ScaledGradient<'a, 'f> {
     e: &'a mut Emitter<'f>,
     applied: &'a Applied,
     elem: Elem,
 }
 
-impl Product<'_, '_> {
+impl ScaledGradient<'_, '_> {
     /// `g * slope`, simplified where the derivative is a number, a quotient or a choice.
     fn times(&mut self, g: Value, slope: &Slope) -> Res<Option<Value>> {
         match slope {

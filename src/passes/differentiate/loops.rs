@@ -1,16 +1,16 @@
 //! The gradient of a counted loop: a loop from its last iteration to its first.
 //!
-//! In: a loop, and the gradients of its results. Out: the gradients of what it was entered with, and
-//! of the values from before it that its body reads, each added up over the iterations. An
-//! iteration first computes its values again from those that it began with. What it needs of them,
-//! and its matmuls, were stacked along the iterations by the loop itself.
+//! In: a loop, and the gradients of its results. Out: the gradients of its initial values, and of
+//! the values from before it that its body reads, each added up over the iterations. An iteration
+//! first computes its values again from its initial ones. The loop itself stacks these along the
+//! iterations, where they are needed, and the results of its matmuls.
 
 use std::collections::BTreeMap;
 
 use super::Res;
 use super::reach::ancestors;
 use super::structure::{Counted, Node, Region};
-use super::sweep::{Gradients, Here, Part, Sweep};
+use super::sweep::{Gradients, Here, ParamGradient, Sweep};
 use crate::ir::{Block, BlockCall, Inst, Op, Terminator, Type, Value};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, TensorType};
@@ -51,7 +51,7 @@ impl Sweep<'_> {
         if given.iter().all(Option::is_none) {
             return Ok(());
         }
-        // Those that the given ones depend on, by any number of iterations.
+        // The arguments that the given ones depend on, by any number of iterations.
         let roots = l.args.iter().zip(&given).filter(|(_, g)| g.is_some()).map(|(v, _)| *v).collect();
         let found = ancestors(self.e.f, roots);
         let is_carried = |k: &usize| self.active[l.args[*k]] && found[l.args[*k]];
@@ -92,7 +92,7 @@ impl Sweep<'_> {
             self.add(to, v, g)?;
         }
         for (name, g) in sums.1 {
-            to.params.entry(name).or_default().push(Part::Whole(g));
+            to.params.entry(name).or_default().push(ParamGradient::Whole(g));
         }
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Sweep<'_> {
             };
             let sum = carry(self, ty)?;
             // One tensor for each iteration: nothing was added before.
-            let once = matches!(parts.as_slice(), [Part::At(at, _)] if at.contains(&back.iteration));
+            let once = matches!(parts.as_slice(), [ParamGradient::At(at, _)] if at.contains(&back.iteration));
             next.push(self.sum_of_parts(&name, Some(sum), &parts, once)?);
             params.push((name, sum));
         }
@@ -246,14 +246,14 @@ impl Sweep<'_> {
         let zeros = self.e.splat(0.0, whole.clone())?;
         let stack = self.e.f.add_block_arg(forward.header, Type::Tensor(whole));
         self.e.block = forward.latch;
-        let counter = here.of(l.args[l.counter]);
+        let counter = here.current(l.args[l.counter]);
         let at = if l.start == Dim::zero() {
             counter
         } else {
             let start = self.e.index(&l.start)?;
             self.e.binary(BinaryOp::Sub, counter, start)?
         };
-        let row = self.e.reshape(here.of(v), shape(Dim::one()))?;
+        let row = self.e.reshape(here.current(v), shape(Dim::one()))?;
         let next = self.e.op(Op::Update { axes: vec![0] }, &[stack, row, at])?;
         for (block, value) in [(forward.enter, zeros), (forward.latch, next)] {
             for c in self.e.f.block_mut(block).terminator.targets_mut() {

@@ -27,38 +27,39 @@
 //!
 //! # Method
 //!
-//! What was executed before the `grad` is read backwards (`structure`, `sweep`). The loss has the
+//! The operations before the `grad` are read backwards (`structure`, `sweep`). The loss has the
 //! gradient 1. Each operation passes the gradient of its result on to its operands (`rules`,
-//! `elementwise`, `movement`); a value that is used several times adds up what it is given. Only
-//! values on a path from a variable to the loss take part (`reach`).
+//! `elementwise`, `movement`); a value with several uses adds up the gradients that they pass on.
+//! Only values on a path from a variable to the loss take part (`reach`).
 //!
 //! * A branch becomes a second branch on the same condition. Its arms compute their values again.
-//! * A counted loop becomes a second loop, from the last iteration to the first (`loops`). The first
-//!   one stacks what an iteration begins with, and the results of its matmuls; the second computes
-//!   the rest again. Nothing that no derivative needs is stacked.
+//! * A counted loop becomes a second loop, from the last iteration to the first (`loops`). The
+//!   first one stacks the initial values of each iteration, and the results of its matmuls; the
+//!   second computes the rest again. Nothing is stacked unless a derivative needs it.
 //! * Gradients of a parameter in an array of layers are written into one tensor, layer by layer.
 //!
 //! Gradients of the same loss in one block share a sweep. A gradient of a gradient is the same pass
-//! on what the first one made.
+//! on the result of the first sweep.
 //!
 //! # Conventions
 //!
 //! A gradient of zero contributes zero, whatever the derivative: `where(x > 0, log(x), 0)` has the
-//! gradient 0 where `x` is 0, not NaN. (Matmuls compute with infinities as they are.) Equal elements
-//! share the gradient of their maximum. `relu` has none at 0. A row of a softmax without a finite
-//! score has none. Casts pass gradients on between floats. Steps, as `floor`, have none; nor do
-//! integers. The values of states are constants.
+//! gradient 0 where `x` is 0, not NaN. (Matmuls compute with infinities as they are.) Equal
+//! elements share the gradient of their maximum. `relu` passes nothing on at 0, nor does a softmax
+//! in a row without a finite score. Casts pass gradients on between floats; `floor` and other step
+//! functions pass nothing on. The values of states are constants.
 //!
 //! # Order
 //!
-//! It is the first pass: a gradient is taken with respect to one value, and a pass that merges equal
-//! values would change which. So it sees neither fused operations nor folded constants; the passes
-//! behind it remove what is redundant in its result.
+//! It is the first pass: a gradient is taken with respect to one value, and a pass that merges
+//! equal values would change which. So it sees neither fused operations nor folded constants; the
+//! passes behind it remove what is redundant in its result.
 //!
 //! # Limits
 //!
-//! A `while`, a loop with a `break`, and one between computed values are refused if a gradient would
-//! have to go through them; so is a gradient through the earlier iterations of a loop around it.
+//! A `while`, a loop with a `break`, and one between computed values are refused if a gradient
+//! would have to go through them; so is a gradient through the earlier iterations of a loop around
+//! it.
 
 mod elementwise;
 mod emit;
@@ -66,6 +67,7 @@ mod loops;
 mod movement;
 mod reach;
 mod rules;
+mod site;
 mod structure;
 mod sweep;
 
@@ -112,7 +114,7 @@ struct Group {
     grads: Vec<Inst>,
 }
 
-/// The first gradients of the function. Those that they depend on come before.
+/// The first gradients of the function, which depend on no others.
 fn next(f: &Function) -> Option<Group> {
     let is_grad = |i: &&Inst| matches!(f.inst(**i).op, Op::Grad { .. });
     for block in f.reverse_postorder() {
@@ -160,7 +162,7 @@ fn replace(f: &mut Function, group: &Group) -> Res<()> {
     let stop = reach.stops(f, loss);
     let again = is_used_by_another(f, group);
 
-    // What follows the gradient in its block moves behind the sweep.
+    // The rest of the block moves behind the sweep.
     let at = f.block(group.block).insts.iter().position(|i| *i == first).unwrap_or_default();
     let rest = f.block_mut(group.block).insts.split_off(at);
     let end = std::mem::replace(&mut f.block_mut(group.block).terminator, Terminator::Return(Vec::new()));
@@ -245,8 +247,8 @@ fn is_used_by_another(f: &Function, group: &Group) -> bool {
     group.grads.iter().any(|i| f.inst(*i).result.is_some_and(|v| needed[v]))
 }
 
-/// A value of the header of a loop that has ended, as an argument of the block after it: in the loop
-/// it has other values before.
+/// A value of the header of a loop that has ended, as an argument of the block after it: earlier
+/// iterations have other values.
 fn after_its_loop(f: &mut Function, block: Block, x: Value) -> Value {
     let home = match f.def(x) {
         ValueDef::Arg(home, _) => home,

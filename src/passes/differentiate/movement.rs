@@ -4,12 +4,12 @@
 
 use super::Res;
 use super::emit::Emitter;
-use super::rules::{Parts, Site};
+use super::site::{OperandGradients, Site};
 use crate::ir::{Op, Value};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem, TensorType};
 
-pub(super) fn concat(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize) -> Res<Parts> {
+pub(super) fn concat(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize) -> Res<OperandGradients> {
     let mut parts = Vec::new();
     let mut start = Dim::zero();
     for (k, x) in s.operands.iter().enumerate() {
@@ -22,7 +22,7 @@ pub(super) fn concat(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize) -> Res<Part
     Ok(parts)
 }
 
-pub(super) fn pad(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize, (low, high): (&Dim, &Dim)) -> Res<Parts> {
+pub(super) fn pad(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize, (low, high): (&Dim, &Dim)) -> Res<OperandGradients> {
     let x = e.ty(s.operands[0])?;
     let end = low.add(&x.shape[axis]);
     let mut parts = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn pad(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize, (low, high): (
     Ok(parts)
 }
 
-pub(super) fn update(e: &mut Emitter<'_>, s: &Site<'_>, axes: &[usize]) -> Res<Parts> {
+pub(super) fn update(e: &mut Emitter<'_>, s: &Site<'_>, axes: &[usize]) -> Res<OperandGradients> {
     let (value, indices) = (e.ty(s.operands[1])?, &s.operands[2..]);
     let axes = axes.to_vec();
     let mut parts = Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn flip(e: &mut Emitter<'_>, x: Value, axis: usize) -> Res<Value> {
 }
 
 /// Windows may overlap: each element of each window is added where it came from.
-pub(super) fn windows(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize, stride: i64) -> Res<Parts> {
+pub(super) fn windows(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize, stride: i64) -> Res<OperandGradients> {
     let (x, g) = (e.ty(s.operands[0])?, e.ty(s.gradient)?);
     let (count, length) = (g.shape[axis].clone(), g.shape[axis + 1].clone());
     let grid = TensorType::new(Elem::I64, vec![count.clone(), length.clone()]);
@@ -90,7 +90,7 @@ pub(super) fn windows(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize, stride: i6
 
 /// Each slice that was taken is added where it came from. Axes that table and indices share are
 /// made one with the axis that is indexed.
-pub(super) fn gather(e: &mut Emitter<'_>, s: &Site<'_>, (axis, batch): (usize, usize)) -> Res<Parts> {
+pub(super) fn gather(e: &mut Emitter<'_>, s: &Site<'_>, (axis, batch): (usize, usize)) -> Res<OperandGradients> {
     let (x, at) = (e.ty(s.operands[0])?, e.ty(s.operands[1])?);
     let rank = e.ty(s.gradient)?.rank();
     let own = at.rank() - batch;
@@ -126,7 +126,7 @@ pub(super) fn gather(e: &mut Emitter<'_>, s: &Site<'_>, (axis, batch): (usize, u
 }
 
 /// Of slices that were written to one index, the last has the gradient.
-pub(super) fn scatter(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize, add: bool) -> Res<Parts> {
+pub(super) fn scatter(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize, add: bool) -> Res<OperandGradients> {
     let (target, at, g) = (e.ty(s.operands[0])?, s.operands[1], s.gradient);
     let value = e.ty(s.operands[2])?;
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! The gradient of each operation: from that of its result to those of its operands.
+//! The gradient of each operation: how it goes from the result to the operands.
 //!
 //! In: an instruction, the values that its operands and result have here, and the gradient of the
 //! result. Out: the gradients of the operands that have one. The `match` lists every operation: a
@@ -8,29 +8,13 @@ use super::Res;
 use super::elementwise::{self, Applied};
 use super::emit::Emitter;
 use super::movement;
-use crate::ir::{InstData, Op, Value};
+use super::site::{OperandGradients, Site};
+use crate::ir::{Op, Value};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
-/// An instruction at the place where its gradient is computed.
-pub(super) struct Site<'a> {
-    pub inst: &'a InstData,
-    /// Its operands here.
-    pub operands: Vec<Value>,
-    /// Its result here.
-    pub result: Value,
-    /// The gradient of the result.
-    pub gradient: Value,
-    /// Does the operand have a gradient?
-    pub wanted: Vec<bool>,
-    pub again: bool,
-}
-
-/// The gradients of operands, by their numbers.
-pub(super) type Parts = Vec<(usize, Value)>;
-
 #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
-pub(super) fn parts(e: &mut Emitter<'_>, s: &Site<'_>) -> Res<Parts> {
+pub(super) fn parts(e: &mut Emitter<'_>, s: &Site<'_>) -> Res<OperandGradients> {
     let g = s.gradient;
     let first = |v: Value| Ok(vec![(0, v)]);
     match &s.inst.op {
@@ -107,7 +91,7 @@ pub(super) fn parts(e: &mut Emitter<'_>, s: &Site<'_>) -> Res<Parts> {
     }
 }
 
-fn binary(e: &mut Emitter<'_>, s: &Site<'_>, op: BinaryOp) -> Res<Parts> {
+fn binary(e: &mut Emitter<'_>, s: &Site<'_>, op: BinaryOp) -> Res<OperandGradients> {
     let (x, y) = (s.operands[0], s.operands[1]);
     let applied = Applied { x, y: Some(y), z: s.result, gradient: s.gradient, again: s.again };
     let mut parts = Vec::new();
@@ -123,8 +107,8 @@ fn binary(e: &mut Emitter<'_>, s: &Site<'_>, op: BinaryOp) -> Res<Parts> {
     Ok(parts)
 }
 
-/// What is hidden has a gradient of zero, not the product of a zero with anything.
-fn select(e: &mut Emitter<'_>, s: &Site<'_>) -> Res<Parts> {
+/// A hidden element has a gradient of zero, not the product of a zero with anything.
+fn select(e: &mut Emitter<'_>, s: &Site<'_>) -> Res<OperandGradients> {
     let zero = e.number(0.0, e.ty(s.gradient)?.elem)?;
     let mut parts = Vec::new();
     for (k, [a, b]) in [(1, [s.gradient, zero]), (2, [zero, s.gradient])] {
@@ -143,7 +127,7 @@ fn in_f32(
     e: &mut Emitter<'_>,
     s: &Site<'_>,
     make: impl FnOnce(&mut Emitter<'_>, [Value; 3]) -> Res<Value>,
-) -> Res<Parts> {
+) -> Res<OperandGradients> {
     let elem = e.ty(s.operands[0])?.elem;
     let mut values = [s.operands[0], s.result, s.gradient];
     for v in &mut values {
@@ -153,7 +137,7 @@ fn in_f32(
     Ok(vec![(0, e.cast(made, elem)?)])
 }
 
-fn reduce(e: &mut Emitter<'_>, s: &Site<'_>, kind: ReduceKind, axes: &[usize]) -> Res<Parts> {
+fn reduce(e: &mut Emitter<'_>, s: &Site<'_>, kind: ReduceKind, axes: &[usize]) -> Res<OperandGradients> {
     let x = e.ty(s.operands[0])?;
     match kind {
         ReduceKind::Sum => {
@@ -204,7 +188,7 @@ fn log_softmax(e: &mut Emitter<'_>, y: Value, g: Value, axis: usize) -> Res<Valu
     e.select(hidden, zero, made)
 }
 
-fn matmul(e: &mut Emitter<'_>, s: &Site<'_>) -> Res<Parts> {
+fn matmul(e: &mut Emitter<'_>, s: &Site<'_>) -> Res<OperandGradients> {
     let (a, b, g) = (s.operands[0], s.operands[1], s.gradient);
     let (ta, tb, tg) = (e.ty(a)?, e.ty(b)?, e.ty(g)?);
     let mut parts = Vec::new();

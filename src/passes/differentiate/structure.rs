@@ -59,7 +59,7 @@ pub(super) struct Counted {
     pub enter: Block,
     pub header: Block,
     pub latch: Block,
-    /// The header's arguments, the values at the start, and those of the next iteration.
+    /// The header's arguments, their initial values, and their values in the next iteration.
     pub args: Vec<Value>,
     pub first: Vec<Value>,
     pub next: Vec<Value>,
@@ -71,7 +71,7 @@ pub(super) struct Counted {
     /// The header's instructions, which are executed once more than the body.
     pub head: Vec<Node>,
     pub body: Vec<Node>,
-    /// What the header passes to the block after it.
+    /// The values that the header passes to the block after it.
     pub passed: Vec<Value>,
 }
 

@@ -1,4 +1,4 @@
-//! The reverse sweep: reads what was executed backwards, and adds up the gradient of each value.
+//! The reverse sweep: reads operations backwards, and adds up the gradient of each value.
 //!
 //! In: nodes, and the gradients of values after them. Out: the gradients of values before them. How
 //! an operation passes a gradient on is in `rules`; loops are in `loops`.
@@ -9,7 +9,8 @@ use cranelift_entity::SecondaryMap;
 
 use super::emit::Emitter;
 use super::reach::Variables;
-use super::rules::{self, Site};
+use super::rules;
+use super::site::Site;
 use super::structure::{Arm, Node, Region};
 use super::{Refusal, Res};
 use crate::ir::{Block, BlockCall, Function, Inst, Op, Terminator, Value};
@@ -18,7 +19,7 @@ use crate::shape::TensorType;
 
 /// A part of the gradient of a parameter.
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum ParamGradient {
     /// For all tensors of the parameter.
     Whole(Value),
     /// For one, at these indices.
@@ -29,7 +30,7 @@ pub(super) enum Part {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gradients {
     pub values: BTreeMap<Value, Value>,
-    pub params: BTreeMap<String, Vec<Part>>,
+    pub params: BTreeMap<String, Vec<ParamGradient>>,
 }
 
 /// The values of the function at the place where its gradient is computed: the same ones, or copies
@@ -41,7 +42,7 @@ pub(super) struct Here {
 }
 
 impl Here {
-    pub(super) fn of(&self, v: Value) -> Value {
+    pub(super) fn current(&self, v: Value) -> Value {
         self.values.get(&v).copied().unwrap_or(v)
     }
 
@@ -129,7 +130,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// The loop around the gradient: its variables are those of one iteration.
+    /// The loop around the gradient: its variables belong to one iteration.
     fn around(&mut self, args: &[Value], loc: crate::ir::Loc, to: &mut Gradients) -> Res<()> {
         for v in args {
             let is_variable = self.variables.values.contains(v);
@@ -150,24 +151,30 @@ impl Sweep<'_> {
         if let Op::Param { name } = &inst.op
             && self.variables.params.contains(name)
         {
-            let indices = inst.operands.iter().map(|v| here.of(*v)).collect();
-            to.params.entry(name.clone()).or_default().push(Part::At(indices, gradient));
+            let indices = inst.operands.iter().map(|v| here.current(*v)).collect();
+            to.params.entry(name.clone()).or_default().push(ParamGradient::At(indices, gradient));
             return Ok(());
         }
         let wanted: Vec<bool> = inst.operands.iter().map(|v| self.active[*v]).collect();
         if !wanted.contains(&true) {
             return Ok(());
         }
-        let operands = inst.operands.iter().map(|v| here.of(*v)).collect();
-        let site = Site { inst: &inst, operands, result: here.of(result), gradient, wanted, again: self.again };
+        let operands = inst.operands.iter().map(|v| here.current(*v)).collect();
+        let site = Site { inst: &inst, operands, result: here.current(result), gradient, wanted, again: self.again };
         for (k, part) in rules::parts(&mut self.e, &site)? {
             self.add(to, inst.operands[k], part)?;
         }
         Ok(())
     }
 
-    /// All parts of the gradient of a parameter, added to `base` (zeros if there is none).
-    pub(super) fn sum_of_parts(&mut self, name: &str, base: Option<Value>, parts: &[Part], once: bool) -> Res<Value> {
+    /// All parts of the gradient of a parameter, added to `base`, or else to zeros.
+    pub(super) fn sum_of_parts(
+        &mut self,
+        name: &str,
+        base: Option<Value>,
+        parts: &[ParamGradient],
+        once: bool,
+    ) -> Res<Value> {
         let Some(ty) = self.stacked.get(name).cloned() else {
             return self.e.refuse(format!("there is no parameter `{name}`"));
         };
@@ -175,11 +182,13 @@ impl Sweep<'_> {
         let is_empty = ty.shape.contains(&crate::shape::Dim::zero());
         for part in parts.iter().filter(|_| !is_empty) {
             sum = Some(match (part, sum) {
-                (Part::Whole(g), None) => *g,
-                (Part::At(indices, g), None) if indices.is_empty() => *g,
-                (Part::Whole(g), Some(sum)) => self.e.binary(BinaryOp::Add, sum, *g)?,
-                (Part::At(indices, g), Some(sum)) if indices.is_empty() => self.e.binary(BinaryOp::Add, sum, *g)?,
-                (Part::At(indices, g), sum) => {
+                (ParamGradient::Whole(g), None) => *g,
+                (ParamGradient::At(indices, g), None) if indices.is_empty() => *g,
+                (ParamGradient::Whole(g), Some(sum)) => self.e.binary(BinaryOp::Add, sum, *g)?,
+                (ParamGradient::At(indices, g), Some(sum)) if indices.is_empty() => {
+                    self.e.binary(BinaryOp::Add, sum, *g)?
+                }
+                (ParamGradient::At(indices, g), sum) => {
                     let (is_empty, own) = (sum.is_none() || once, self.e.ty(*g)?);
                     let sum = match sum {
                         Some(sum) => sum,
@@ -206,7 +215,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// A branch: the same one again, whose arms compute their values again and then their gradients.
+    /// A branch: the same one again, whose arms compute their values again and then their
+    /// gradients.
     fn branch(
         &mut self,
         region: &Region,
@@ -222,7 +232,7 @@ impl Sweep<'_> {
         self.e.loc = region.loc;
         let (from, blocks) = (self.e.block, [self.e.add_block(&[]).0, self.e.add_block(&[]).0]);
         let [then, otherwise] = blocks.map(|block| BlockCall { block, args: Vec::new() });
-        self.e.f.terminate(from, Terminator::BrIf { condition: here.of(condition), then, otherwise });
+        self.e.f.terminate(from, Terminator::BrIf { condition: here.current(condition), then, otherwise });
         let mut ends = Vec::new();
         for (arm, block) in arms.iter().zip(blocks) {
             self.e.block = block;
@@ -265,7 +275,7 @@ impl Sweep<'_> {
             self.add(to, v, g)?;
         }
         for (name, g) in params.into_iter().zip(args) {
-            to.params.entry(name).or_default().push(Part::Whole(g));
+            to.params.entry(name).or_default().push(ParamGradient::Whole(g));
         }
         Ok(())
     }
@@ -277,7 +287,7 @@ impl Sweep<'_> {
                 Node::Inst(i) => self.copy_inst(*i, here)?,
                 Node::Same(pairs) => {
                     for (arg, passed) in pairs {
-                        here.values.insert(*arg, here.of(*passed));
+                        here.values.insert(*arg, here.current(*passed));
                     }
                 }
                 Node::Branch(region, ..) | Node::Loop(region, _) | Node::Opaque(region, _) => {
@@ -307,7 +317,7 @@ impl Sweep<'_> {
         if inst.result.is_some_and(|v| here.values.contains_key(&v)) {
             return Ok(());
         }
-        let operands = inst.operands.iter().map(|v| here.of(*v)).collect();
+        let operands = inst.operands.iter().map(|v| here.current(*v)).collect();
         let ty = inst.result.map(|v| self.e.f.ty(v).clone());
         let made = self.e.f.push(self.e.block, inst.op, operands, ty, inst.loc);
         if let (Some(old), Some(new)) = (inst.result, made) {
@@ -354,7 +364,7 @@ impl Sweep<'_> {
         for c in terminator.targets_mut() {
             c.block = here.block(c.block);
         }
-        terminator.for_each_value_mut(|v| *v = here.of(*v));
+        terminator.for_each_value_mut(|v| *v = here.current(*v));
         self.e.f.terminate(self.e.block, terminator);
     }
 }
