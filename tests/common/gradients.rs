@@ -50,7 +50,8 @@ pub(crate) fn same(meant: &[Vec<f64>], found: &[Vec<f64>], bound: f64) -> Result
         if meant.len() != found.len() {
             return Err(format!("result {k} has {} elements, expected {}", found.len(), meant.len()));
         }
-        let wrong = |(_, (a, b)): &(usize, (&f64, &f64))| a.is_finite() && !((**a - **b).abs() <= bound * scale);
+        let is_near = |a: f64, b: f64| (a - b).abs() <= bound * scale;
+        let wrong = |(_, (a, b)): &(usize, (&f64, &f64))| a.is_finite() && !is_near(**a, **b);
         if let Some((i, (a, b))) = meant.iter().zip(found).enumerate().find(wrong) {
             return Err(format!("result {k}, element {i}: {b}, expected {a}"));
         }

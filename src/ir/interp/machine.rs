@@ -357,11 +357,11 @@ impl<'a, F: Real> Interpreter<'a, F> {
 
     /// A value, as variables if the function takes a gradient with respect to it.
     fn marked(&self, f: &Function, v: Value, item: RuntimeValue<F>) -> RuntimeValue<F> {
-        match item {
+        match &item {
             RuntimeValue::Array(a) if self.gradients.are_wanted(f, v) => {
-                RuntimeValue::Array(Rc::new(gradients::variables(&a)))
+                RuntimeValue::Array(Rc::new(gradients::variables(a)))
             }
-            item => item,
+            RuntimeValue::Array(_) | RuntimeValue::Index(_) => item,
         }
     }
 

@@ -1,7 +1,8 @@
 //! Which values depend on the variables by paths that a gradient takes, and where such paths stop.
 //!
 //! In: the nodes before a gradient, and its variables. Out: the active values. An operation whose
-//! derivative is zero everywhere passes nothing on, nor does one whose result is an integer or a boolean.
+//! derivative is zero everywhere passes nothing on, nor does one whose result is an integer or a
+//! boolean.
 
 use std::collections::BTreeSet;
 
