@@ -12,7 +12,7 @@ use attnc::tensor::Tensor;
 
 use crate::tape::{self, Tape};
 
-/// Relative to the greatest number of the same tensor.
+/// Relative to the greatest number of the same tensor, or a tenth of the greatest of all.
 const DIFFERENCE: f64 = 1e-10;
 
 fn floats<F: attnc::ir::interp::Real>(a: &Array<F>) -> Vec<f64> {
@@ -45,8 +45,11 @@ pub(crate) fn meant(module: &Module, args: &[Tensor], params: &dyn Params) -> Re
 
 /// Is each number the same, where what is meant is finite? Else a line about the first that differs.
 pub(crate) fn same(meant: &[Vec<f64>], found: &[Vec<f64>], bound: f64) -> Result<(), String> {
+    let greatest = |of: &[f64]| of.iter().filter(|x| x.is_finite()).fold(1e-2f64, |m, x| m.max(x.abs()));
+    // All are computed from the same numbers: differences of large ones leave their errors in small ones.
+    let of_all = meant.iter().fold(0.0f64, |m, of| m.max(greatest(of)));
     for (k, (meant, found)) in meant.iter().zip(found).enumerate() {
-        let scale = meant.iter().filter(|x| x.is_finite()).fold(1e-2f64, |m, x| m.max(x.abs()));
+        let scale = greatest(meant).max(0.1 * of_all);
         if meant.len() != found.len() {
             return Err(format!("result {k} has {} elements, expected {}", found.len(), meant.len()));
         }
