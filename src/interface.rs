@@ -42,6 +42,14 @@ pub struct ParamDecl {
     pub ty: TensorType,
 }
 
+impl ParamDecl {
+    /// The type of all its tensors, stacked along the arrays.
+    pub fn stacked(&self) -> TensorType {
+        let counts = self.counts.iter().map(|n| Dim::from(i64::try_from(*n).unwrap_or(i64::MAX)));
+        TensorType::new(self.ty.elem, counts.chain(self.ty.shape.iter().cloned()).collect::<Vec<Dim>>())
+    }
+}
+
 /// A value that a session keeps between calls; zero when the session begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateDecl {

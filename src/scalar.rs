@@ -6,6 +6,7 @@
 //! comparisons, reductions and operations along an axis are here.
 
 mod binary;
+mod slope;
 mod unary;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use crate::shape::Elem;
 use crate::table::Family;
 
 pub use binary::BinaryOp;
+pub use slope::Slope;
 pub use unary::{Change, UnaryOp};
 
 /// The syntax of an operation in programs.

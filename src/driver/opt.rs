@@ -11,6 +11,8 @@ use super::session::{CommandError, Session, command_line_error, tell};
 use super::stages::tile_text;
 use super::variants::{no_code, remark_lines};
 use crate::cli::{EmitKind, OptOptions, Target};
+use crate::diagnostics::Diagnostic;
+use crate::diagnostics::codes::shapes;
 use crate::observe::Watch;
 use crate::passes::{OptError, optimise_text, parse_pass_list};
 use crate::source::FileId;
@@ -48,6 +50,12 @@ fn opt_in(session: &mut Session, options: &OptOptions) -> Result<(), CommandErro
         Ok((text, _)) => session.write(output, text.as_bytes()),
         Err(OptError::Text(diagnostics)) => {
             session.diagnostics.append(diagnostics);
+            Err(CommandError::Program)
+        }
+        Err(OptError::Pass(error)) if !error.refused.is_empty() => {
+            for refusal in &error.refused {
+                session.diagnostics.push(Diagnostic::error(shapes::NO_GRADIENT, &refusal.message));
+            }
             Err(CommandError::Program)
         }
         Err(OptError::Pass(error)) => Err(broken_pass(&error)),

@@ -16,13 +16,13 @@ use crate::cli::{Binding, CodeBackend, PassOptions, ProgramOptions};
 use crate::codegen::cpu::{Arch, Compiled, EmitOptions, Tier, clif};
 use crate::codegen::descriptor;
 use crate::codegen::{self, Generator};
-use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
+use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::files::Folder;
 use crate::interface::{Interface, axes, tensors};
 use crate::lowering::{self, graph};
 use crate::observe::Sink;
-use crate::passes::{self, Options, Step};
+use crate::passes::{self, Options, PassError, Step};
 use crate::runtime::descriptor::{ModelDescriptor, id_of};
 use crate::runtime::link;
 use crate::shape::Elem;
@@ -285,7 +285,42 @@ pub(super) fn optimise(
     let shown = s.observed.shown.take();
     s.observed = Observed::new(asked, &options.watch, s.record.is_some(), *dumps.counts(), shown);
     dumps.finish(s)?;
-    done.map(|_| ()).map_err(|error| broken_pass(&error))
+    match done {
+        Ok(_) => Ok(()),
+        Err(error) if error.refused.is_empty() => Err(broken_pass(&error)),
+        Err(error) => Err(refused(s, module, &error)),
+    }
+}
+
+/// Reports what a pass refused in the program.
+fn refused(s: &mut Session, module: &ir::Module, error: &PassError) -> CommandError {
+    for refusal in &error.refused {
+        let mut diagnostic = Diagnostic::error(shapes::NO_GRADIENT, &refusal.message);
+        match span_of(s, module, refusal.loc) {
+            Some(span) => diagnostic = diagnostic.at(span, ""),
+            None => diagnostic = diagnostic.note(format!("at {}", passes::place_of(refusal.loc, module))),
+        }
+        for (loc, text) in &refusal.notes {
+            diagnostic = match span_of(s, module, *loc) {
+                Some(span) => diagnostic.also(span, text.as_str()),
+                None => diagnostic.note(format!("{}: {text}", passes::place_of(*loc, module))),
+            };
+        }
+        s.diagnostics.push(diagnostic);
+    }
+    CommandError::Program
+}
+
+/// The place of an instruction in the sources, if they are at hand.
+fn span_of(s: &Session, module: &ir::Module, loc: ir::Loc) -> Option<Span> {
+    let name = loc.file_name(&module.name, &module.files);
+    let (id, file) = s.sources.files().find(|(_, file)| file.base_name() == name)?;
+    let line = usize::try_from(loc.line).ok()?.checked_sub(1)?;
+    let before: usize = file.text().split_inclusive('\n').take(line).map(str::len).sum();
+    let column = usize::try_from(loc.column).ok()?.saturating_sub(1);
+    let within: usize = file.text().get(before..)?.chars().take(column).map(char::len_utf8).sum();
+    let start = u32::try_from(before + within).ok()?;
+    Some(Span::new(id, start, start))
 }
 
 /// Rejects models that exceed limits of the runtime.

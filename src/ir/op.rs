@@ -297,6 +297,17 @@ pub enum Op {
         /// Operations on the scores, in order: masks, a soft cap, a sink.
         masks: Vec<MaskKind>,
     },
+    /// The gradient of the first operand, a float scalar, with respect to the second: of its type,
+    /// a derivative for each element, along all paths from the second to the first. With one
+    /// operand: with respect to all reads of a parameter of the model, stacked along the arrays of
+    /// layers on its path. `differentiate` replaces it by operations that compute it, before any
+    /// other pass.
+    Grad {
+        /// The parameter's path; of an operand, its name in messages, perhaps empty.
+        of: String,
+    },
+    /// The operand, through which no gradient goes. `differentiate` replaces it by the operand.
+    Stop,
     /// A straight-line region that becomes one kernel. The operands are the arguments of `body`'s
     /// only block.
     Fused {
@@ -414,6 +425,9 @@ operations! {
     Attention { masks } "attention", ["q", "k", "v", "scale", "mask*"], own, Contraction NONE, Computed rules::attention,
         "softmax(mask(q @ k^T * scale)) @ v";
 
+    Grad { of } "grad", ["loss", "x*"], own, Contraction NONE, Declared rules::grad,
+        "the gradient of a scalar with respect to a value, or to the parameter of that name";
+    Stop "stop", ["x"], [], Movement NONE, Computed rules::stop, "the operand, as a constant for `grad`";
     Fused { kind, body } "fused", ["x*"], own, Fused FAILS, Computed rules::fused, "a region that becomes one kernel";
     Tap { name, extents } "tap", ["x", "index*"], own, Effect Effects { fails: true, ..Effects::WRITES }, Nothing rules::tap,
         "makes a value observable by name";

@@ -374,6 +374,8 @@ impl<'f> Requirements<'f> {
             | Op::Gather { .. }
             | Op::Scatter { .. }
             | Op::Cumsum { .. }
+            | Op::Grad { .. }
+            | Op::Stop
             | Op::Reduce { .. }
             | Op::Softmax { .. }
             | Op::LogSoftmax { .. }

@@ -472,6 +472,28 @@ pub(super) fn matmul(given: OperandTypes<'_>) -> Rule {
     tensor(elem, shape)
 }
 
+pub(super) fn grad(given: OperandTypes<'_>, of: &str) -> Rule {
+    let loss = operand(given.types, 0)?;
+    float(loss)?;
+    if loss.rank() != 0 {
+        return Err(format!("the loss is {loss}, not a scalar"));
+    }
+    let x = match given.types {
+        [_] if of.is_empty() => return Err("takes a value or the name of a parameter".into()),
+        [_] => declared_tensor(given)?,
+        [_, _] => operand(given.types, 1)?,
+        types => return Err(format!("takes a loss and one value, has {} operands", types.len())),
+    };
+    float(x)?;
+    tensor(x.elem, x.shape.clone())
+}
+
+pub(super) fn stop(given: OperandTypes<'_>) -> Rule {
+    let x = operand(given.types, 0)?;
+    float(x)?;
+    tensor(x.elem, x.shape.clone())
+}
+
 pub(super) fn fused(given: OperandTypes<'_>, _kind: &FusionKind, body: &Function) -> Rule {
     let types = given.types;
     let entry = body.block(body.entry());

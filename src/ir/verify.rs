@@ -66,7 +66,8 @@ use super::op::mask_operands;
 use super::requirements::{Length, MAX_ELEMENTS, is_too_large, lengths, too_large, without_most};
 use super::text::{Anchor, PrintedPart, print_with_anchors};
 use super::{
-    Block, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef, param_named,
+    Block, Class, Function, FusionKind, Inst, Loc, Module, Op, ParamDecl, Scalar, Terminator, Type, Value, ValueDef,
+    param_named,
 };
 use crate::shape::{Dim, Elem, TensorType};
 use crate::ssa;
@@ -346,6 +347,7 @@ impl<'a> Verifier<'a> {
         match &inst.op {
             Op::Const(s) => self.literal(at, *s, declared),
             Op::Param { name } => self.param(at, name, inst.operands.len(), declared),
+            Op::Grad { of } if types.len() == 1 => self.param_gradient(at, of, declared),
             Op::State { name } => self.state(at, name, declared),
             Op::SetState { name } => self.state(at, name, types.first().copied()),
             Op::Fused { kind, body } => self.region(i, *kind, body),
@@ -379,6 +381,18 @@ impl<'a> Verifier<'a> {
                 }
                 if ty.and_then(Type::tensor) != Some(&p.ty) {
                     self.error(at, format!("the parameter is {}", p.ty));
+                }
+            }
+        }
+    }
+
+    /// The gradient of a parameter has the extents of the arrays on its path, then its own.
+    fn param_gradient(&mut self, at: PrintedPart, name: &str, ty: Option<&Type>) {
+        match param_named(&self.module.params, name).map(ParamDecl::stacked) {
+            None => self.error(at, format!("there is no parameter \"{name}\"")),
+            Some(stacked) => {
+                if ty.and_then(Type::tensor) != Some(&stacked) {
+                    self.error(at, format!("all elements of the parameter are {stacked}"));
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 use std::time::Instant;
 
 use super::options::Options;
-use super::{Changed, Context, Pass, Remark, render_remarks};
+use super::{Changed, Context, Pass, Refusal, Remark, render_remarks};
 use crate::ir::requirements::{keep, requirements};
 use crate::ir::{self, Loc, Module, text};
 use crate::observe::{Observer, PrintChanged, Sink};
@@ -27,8 +27,8 @@ pub struct Step<'a> {
     pub remarks: &'a [Remark],
 }
 
-/// A pass left an invalid module: always a bug in attnc. The driver saves both texts and prints how
-/// to reproduce it.
+/// A pass left an invalid module, always a bug in attnc, or refused the program. The driver saves
+/// both texts of a bug and prints how to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassError {
     /// Name of the pass.
@@ -37,10 +37,15 @@ pub struct PassError {
     pub before: String,
     /// The IR after the pass, with each verifier error below its line.
     pub errors: String,
+    /// Errors in the program that the pass found. Then the module is valid, and there is no bug.
+    pub refused: Vec<Refusal>,
 }
 
 impl fmt::Display for PassError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(refusal) = self.refused.first() {
+            return f.write_str(&refusal.message);
+        }
         write!(f, "the pass `{}` left an invalid module:\n{}", self.pass, self.errors)
     }
 }
@@ -117,6 +122,11 @@ impl<'a> Manager<'a> {
         }
     }
 
+    /// Does any function hold a gradient?
+    pub(super) fn has_gradients(&self) -> bool {
+        self.module.functions.iter().any(super::differentiate::is_needed)
+    }
+
     /// Repeats some passes until they change nothing.
     pub(super) fn until_done(&mut self, passes: fn(&mut Self) -> Result<(), PassError>) -> Result<(), PassError> {
         let (again, mut changed) = (self.again, self.changed);
@@ -154,13 +164,17 @@ impl<'a> Manager<'a> {
             self.only_new_remarks(remarks, changed);
         }
         self.observer.timed(pass.name, start);
+        if !self.context.refused.is_empty() {
+            let refused = std::mem::take(&mut self.context.refused);
+            return Err(PassError { pass: pass.name, before: String::new(), errors: String::new(), refused });
+        }
 
         if watch.verify_each
             && changed == Changed::Yes
             && let Err(errors) = ir::verify(self.module)
         {
             let before = before.map(|module| text::print(&module)).unwrap_or_default();
-            return Err(PassError { pass: pass.name, before, errors: errors.to_string() });
+            return Err(PassError { pass: pass.name, before, errors: errors.to_string(), refused: Vec::new() });
         }
         if !self.again || changed == Changed::Yes {
             let remarks = self.context.remarks.get(remarks..).unwrap_or_default();

@@ -22,6 +22,7 @@ mod canonicalise_transpose;
 mod counters;
 mod cse;
 mod dce;
+mod differentiate;
 mod fold_constants;
 mod fuse_attention;
 mod fuse_epilogue;
@@ -50,7 +51,7 @@ pub use manager::{PassError, Step, run_passes};
 pub use options::{Float, Level, Options};
 pub use pipeline::{OptError, optimise, optimise_observed, optimise_text};
 pub use registry::{PASSES, Pass, find_pass, parse_pass_list};
-pub use remarks::{Condition, Outcome, Remark, place_of, render_remarks};
+pub use remarks::{Condition, Outcome, Refusal, Remark, place_of, render_remarks};
 
 use std::collections::BTreeMap;
 
@@ -88,6 +89,8 @@ pub struct Context {
     pub pass: &'static str,
     /// Remarks so far, oldest first.
     pub remarks: Vec<Remark>,
+    /// Errors in the program that passes found.
+    pub refused: Vec<Refusal>,
     /// Counters so far, by pass and event.
     pub stats: BTreeMap<(&'static str, &'static str), u64>,
 }

@@ -36,6 +36,10 @@ pub fn optimise_observed(
 
 /// Runs the passes of the manager's optimisation level.
 fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
+    // Gradients become operations first, while each value is the one that the program names.
+    if m.has_gradients() {
+        m.run(&registry::DIFFERENTIATE)?;
+    }
     // -O0: the program as written.
     if m.options.level == Level::O0 {
         return Ok(());

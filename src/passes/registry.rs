@@ -3,9 +3,9 @@
 
 use super::{
     Changed, Context, canonicalise_cast, canonicalise_heads, canonicalise_mask, canonicalise_reduce, canonicalise_row,
-    canonicalise_scale, canonicalise_softmax, canonicalise_transpose, cse, dce, fold_constants, fuse_attention,
-    fuse_epilogue, fuse_map, fuse_mask, fuse_rows, gather_diagonals, hoist_products, licm, merge_matmuls,
-    separate_taps, simplify, simplify_cfg,
+    canonicalise_scale, canonicalise_softmax, canonicalise_transpose, cse, dce, differentiate, fold_constants,
+    fuse_attention, fuse_epilogue, fuse_map, fuse_mask, fuse_rows, gather_diagonals, hoist_products, licm,
+    merge_matmuls, separate_taps, simplify, simplify_cfg,
 };
 use crate::diagnostics::did_you_mean;
 use crate::ir::Function;
@@ -46,6 +46,7 @@ macro_rules! passes {
 
 // Constant, name, exactness, module, and the summary for the reference.
 passes! {
+    DIFFERENTIATE = "differentiate", true, differentiate, "gradients as the operations that compute them";
     FOLD_CONSTANTS = "fold-constants", true, fold_constants, "evaluates operations on literals";
     SIMPLIFY = "simplify", true, simplify, "identities of single operations";
     SIMPLIFY_CFG = "simplify-cfg", true, simplify_cfg, "constant branches, unreachable blocks, redundant block arguments";

@@ -89,7 +89,32 @@ pub struct Remark {
     pub notes: Vec<(Loc, String)>,
 }
 
+/// An error in the program that a pass found: what it asks for does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Location in the source.
+    pub loc: Loc,
+    /// One line.
+    pub message: String,
+    /// Related locations, each with a line of text.
+    pub notes: Vec<(Loc, String)>,
+}
+
+impl Refusal {
+    pub(super) fn new(loc: Loc, message: impl Into<String>) -> Refusal {
+        Refusal { loc, message: message.into(), notes: Vec::new() }
+    }
+}
+
 impl Context {
+    /// Reports an error in the program; the pipeline ends with it.
+    pub fn refuse(&mut self, function: &Function, refusal: Refusal) {
+        // The variant with taps has the same.
+        if !self.refused.contains(&refusal) && !function.tapped || self.refused.is_empty() {
+            self.refused.push(refusal);
+        }
+    }
+
     /// Reports a rewrite.
     pub fn done(&mut self, function: &Function, loc: Loc, message: impl Into<String>) {
         self.remark(function, loc, Outcome::Done, message.into(), Vec::new());

@@ -8,11 +8,15 @@
 //! * does it accept numbers, integers or booleans ([`Takes`])?
 //! * does `x op y` have the same bits as `y op x` ([`Order`])?
 //! * the result for floats, and for integers or booleans;
+//! * the derivatives with respect to the first and to the second, expressions of both elements X
+//!   and Y and of the result Z ([`Slope`]);
 //! * its meaning, in one line.
 
 use std::fmt;
 
-use super::Written;
+use super::slope::Slope::{Number, X, Y, Z};
+use super::slope::{self, Slope, chosen};
+use super::{CmpOp, UnaryOp, Written};
 use crate::shape::Elem;
 use crate::table::Family;
 
@@ -42,12 +46,13 @@ struct Row {
     order: Order,
     float: fn(f64, f64) -> f64,
     int: fn(i64, i64) -> i64,
+    slopes: fn() -> [Slope; 2],
     meaning: &'static str,
 }
 
 /// Declares the operations and their rows.
 macro_rules! rows {
-    ($($(#[$note:meta])* $variant:ident $name:literal $written:ident($symbol:literal) $takes:ident $order:ident $float:expr, $int:expr, $meaning:literal;)*) => {
+    ($($(#[$note:meta])* $variant:ident $name:literal $written:ident($symbol:literal) $takes:ident $order:ident $float:expr, $int:expr, $slopes:expr, $meaning:literal;)*) => {
         /// Operations on two elements of one type, with a result of that type.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum BinaryOp {
@@ -66,6 +71,7 @@ macro_rules! rows {
                     order: Order::$order,
                     float: $float,
                     int: $int,
+                    slopes: || $slopes,
                     meaning: $meaning,
                 },)*];
                 &ROWS[self as usize]
@@ -76,39 +82,54 @@ macro_rules! rows {
 
 rows! {
     Add "add" Operator("+") Numbers Free |x, y| x + y, i64::wrapping_add,
+        [Number(1.0), Number(1.0)],
         "the sum; integers wrap";
     Sub "sub" Operator("-") Numbers Fixed |x, y| x - y, i64::wrapping_sub,
+        [Number(1.0), Number(-1.0)],
         "the difference; integers wrap";
     Mul "mul" Operator("*") Numbers Free |x, y| x * y, i64::wrapping_mul,
+        [Y, X],
         "the product; integers wrap";
     Div "div" Operator("/") Numbers Fixed |x, y| x / y, divide,
+        [Number(1.0).over(Y), Number(-1.0) * Z.over(Y)],
         "the quotient; integers round down, and a zero divisor gives 0";
     /// For floats it is exact, rounded once, and a zero also has the divisor's sign; a finite
     /// number by an infinite divisor is itself, or that infinity if the signs differ; by 0, or of
     /// an infinity, it is NaN. An integer zero divisor gives 0.
     Rem "rem" Operator("%") Numbers Fixed remainder, integer_remainder,
+        [Number(1.0), Number(-1.0) * X.over(Y).then(UnaryOp::Floor)],
         "the remainder with the sign of the divisor";
     Pow "pow" CallOf("pow") Numbers Fixed f64::powf, power,
+        [slope::power_of_base(), slope::power_of_exponent()],
         "x to the power of y";
     Max "max" CallOf("maximum") Numbers Fixed max_nan, i64::max,
+        [chosen(CmpOp::Gt, X, Y), chosen(CmpOp::Gt, Y, X)],
         "the greater; NaN if either is NaN";
     Min "min" CallOf("minimum") Numbers Fixed min_nan, i64::min,
+        [chosen(CmpOp::Lt, X, Y), chosen(CmpOp::Lt, Y, X)],
         "the lesser; NaN if either is NaN";
     And "and" Operator("and") Truth Free |x, y| truth(x != 0.0 && y != 0.0), |x, y| i64::from(x != 0 && y != 0),
+        [Number(0.0), Number(0.0)],
         "true where both are";
     Or "or" Operator("or") Truth Free |x, y| truth(x != 0.0 || y != 0.0), |x, y| i64::from(x != 0 || y != 0),
+        [Number(0.0), Number(0.0)],
         "true where either is";
     BitAnd "bitwise_and" CallOf("bitwise_and") Integers Free nothing, |x, y| x & y,
+        [Number(0.0), Number(0.0)],
         "the bits that both have; negative numbers in two's complement";
     BitOr "bitwise_or" CallOf("bitwise_or") Integers Free nothing, |x, y| x | y,
+        [Number(0.0), Number(0.0)],
         "the bits that either has";
     BitXor "bitwise_xor" CallOf("bitwise_xor") Integers Free nothing, |x, y| x ^ y,
+        [Number(0.0), Number(0.0)],
         "the bits that one of both has";
     /// The result is 0 if the count is negative or at least the bit width.
     ShiftLeft "left_shift" CallOf("left_shift") Integers Fixed nothing, shifted_left,
+        [Number(0.0), Number(0.0)],
         "x with its bits shifted left by y, zeros coming in";
     /// All bits are the sign bit if the count is negative or at least the bit width.
     ShiftRight "right_shift" CallOf("right_shift") Integers Fixed nothing, shifted_right,
+        [Number(0.0), Number(0.0)],
         "x with its bits shifted right by y, the sign coming in";
 }
 
@@ -225,6 +246,11 @@ impl BinaryOp {
     /// The result for floats, computed in `f64`. `and` and `or` treat anything but 0 as true.
     pub fn eval_f64(self, x: f64, y: f64) -> f64 {
         (self.row().float)(x, y)
+    }
+
+    /// Its derivatives with respect to the first and to the second element.
+    pub fn slopes(self) -> [Slope; 2] {
+        (self.row().slopes)()
     }
 
     /// The result for `f32`s: the `f64` result, rounded, which for `+ - * /` is the IEEE 754 `f32`

@@ -14,11 +14,14 @@
 //! * how a result changes with its element ([`Change`]);
 //! * can the result be `-inf` ([`Bottom`]; NaN does not count)?
 //! * the result for a float, and for an integer or boolean ([`Integers`]);
+//! * the derivative, an expression of the element X and of the result Z ([`Slope`]);
 //! * its meaning, in one line.
 
 use std::fmt;
 
-use super::{Written, erf};
+use super::slope::Slope::{Number, X, Z};
+use super::slope::{self, Slope, choose};
+use super::{CmpOp, Written, erf};
 use crate::shape::Elem;
 use crate::table::Family;
 
@@ -80,12 +83,13 @@ struct Row {
     bottom: Bottom,
     float: fn(f64) -> f64,
     int: Integers,
+    slope: fn() -> Slope,
     meaning: &'static str,
 }
 
 /// Declares the operations and their rows.
 macro_rules! rows {
-    ($($variant:ident $name:literal $written:ident$(($symbol:literal))? $by:ident $change:ident$(($bound:literal))? $bottom:ident $float:expr, $int:expr, $meaning:literal;)*) => {
+    ($($variant:ident $name:literal $written:ident$(($symbol:literal))? $by:ident $change:ident$(($bound:literal))? $bottom:ident $float:expr, $int:expr, $slope:expr, $meaning:literal;)*) => {
         /// Operations on one element.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum UnaryOp {
@@ -105,6 +109,7 @@ macro_rules! rows {
                     bottom: Bottom::$bottom,
                     float: $float,
                     int: $int,
+                    slope: || $slope,
                     meaning: $meaning,
                 },)*];
                 &ROWS[self as usize]
@@ -115,55 +120,80 @@ macro_rules! rows {
 
 rows! {
     Neg "neg" Operator("-") Instruction Exact Maybe |x| -x, Integers::By(i64::wrapping_neg),
+        Number(-1.0),
         "each element negated";
     Abs "abs" Call Instruction Exact Never f64::abs, Integers::By(i64::wrapping_abs),
+        X.then(UnaryOp::Sign),
         "the absolute value of each element";
     Exp "exp" Call Function Exponential Never f64::exp, Integers::Refused,
+        Z,
         "e to the power of each element";
     Exp2 "exp2" Made Function Exponential Never f64::exp2, Integers::Refused,
+        Z * Number(std::f64::consts::LN_2),
         "2 to the power of each element";
     Expm1 "expm1" Call Function Exponential Never f64::exp_m1, Integers::Refused,
+        X.then(UnaryOp::Exp),
         "exp(x) - 1 for each element, accurate near 0";
     Log "log" Call Function Above(0.0) Maybe f64::ln, Integers::Refused,
+        Number(1.0).over(X),
         "the natural logarithm of each element";
     Log1p "log1p" Call Function Above(-1.0) Maybe f64::ln_1p, Integers::Refused,
+        Number(1.0).over(Number(1.0) + X),
         "log(1 + x) for each element, accurate near 0";
     Sqrt "sqrt" Call Instruction Above(0.0) Never f64::sqrt, Integers::Refused,
+        Number(0.5).over(Z),
         "the square root of each element";
     Rsqrt "rsqrt" Call Function Above(0.0) Maybe |x| 1.0 / x.sqrt(), Integers::Refused,
+        Number(-0.5) * Z.over(X),
         "1 / sqrt(x) for each element";
     Sin "sin" Call Function Periodic Never f64::sin, Integers::Refused,
+        X.then(UnaryOp::Cos),
         "the sine of each element";
     Cos "cos" Call Function Periodic Never f64::cos, Integers::Refused,
+        Number(-1.0) * X.then(UnaryOp::Sin),
         "the cosine of each element";
     Tanh "tanh" Call Function Monotone Never f64::tanh, Integers::Refused,
+        Number(1.0) - Z * Z,
         "the hyperbolic tangent of each element";
     Erf "erf" Call Function Monotone Never erf, Integers::Refused,
+        Number(std::f64::consts::FRAC_2_SQRT_PI) * (Number(-1.0) * X * X).then(UnaryOp::Exp),
         "the error function of each element";
     Sigmoid "sigmoid" Call Function Monotone Never |x| 1.0 / (1.0 + (-x).exp()), Integers::Refused,
+        Z * (Number(1.0) - Z),
         "1 / (1 + exp(-x)) for each element";
     Softplus "softplus" Call Function Monotone Never |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), Integers::Refused,
+        X.then(UnaryOp::Sigmoid),
         "log(1 + exp(x)) for each element";
     // Not `x.max(0.0)`, which would drop NaN.
     Relu "relu" Call Function Exact Never |x| if x < 0.0 { 0.0 } else { x }, Integers::Clamped(0, i64::MAX),
+        choose(CmpOp::Gt, X, Number(0.0), Number(1.0), Number(0.0)),
         "maximum(x, 0) for each element";
     Gelu "gelu" Call Function Gated Never gelu, Integers::Refused,
+        slope::gelu(),
         "x * Phi(x) for each element, with erf";
     GeluTanh "gelu_tanh" Call Function Gated Never gelu_tanh, Integers::Refused,
+        slope::gelu_tanh(),
         "the tanh approximation of gelu";
     Silu "silu" Call Function Gated Never silu, Integers::Refused,
+        slope::silu(),
         "x * sigmoid(x) for each element";
     Floor "floor" Call Function Steps Maybe f64::floor, Integers::Unchanged,
+        Number(0.0),
         "each element rounded down";
     Ceil "ceil" Call Function Steps Maybe f64::ceil, Integers::Unchanged,
+        Number(0.0),
         "each element rounded up";
     Trunc "trunc" Call Function Steps Maybe f64::trunc, Integers::Unchanged,
+        Number(0.0),
         "each element rounded towards 0";
     Round "round" Call Function Steps Maybe f64::round_ties_even, Integers::Unchanged,
+        Number(0.0),
         "each element rounded to the nearest integer, ties to even";
     Sign "sign" Call Function Steps Never sign, Integers::Clamped(-1, 1),
+        Number(0.0),
         "-1, 0 or 1 by the sign of each element; of a zero or NaN, itself";
     Not "not" Operator("not") Instruction Exact Maybe |x| f64::from(u8::from(x == 0.0)), Integers::By(|x| i64::from(x == 0)),
+        Number(0.0),
         "logical negation";
 }
 
@@ -236,6 +266,11 @@ impl UnaryOp {
     /// The result for a float, computed in `f64`.
     pub fn eval_f64(self, x: f64) -> f64 {
         (self.row().float)(x)
+    }
+
+    /// Its derivative.
+    pub fn slope(self) -> Slope {
+        (self.row().slope)()
     }
 
     /// The result for an `f32`: the `f64` result, rounded.

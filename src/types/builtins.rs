@@ -49,6 +49,8 @@ pub(super) enum Builtin {
     Scatter {
         add: bool,
     },
+    Grad,
+    Stop,
     /// On dimensions only; also allowed in shapes.
     DimFunction,
 }
@@ -161,6 +163,14 @@ const TABLE: &[Row] = &[
         1,
         "x with slices added at indices, in order; the first axis by default",
     ),
+    row(
+        "grad",
+        Builtin::Grad,
+        &["loss", "x"],
+        0,
+        "the gradient of a scalar with respect to a value, a parameter, or several",
+    ),
+    row("stop", Builtin::Stop, &["x"], 0, "x, as a constant for `grad`"),
 ];
 
 /// The table: the scalar operations of `crate::scalar`, then the others.
@@ -367,6 +377,18 @@ impl Body<'_> {
             Builtin::Scatter { add } => {
                 let (Some(at), Some(value)) = (arg(1), arg(2)) else { return TypedExpr::error(span) };
                 self.scatter(add, [first, at, value], arg(3), span)
+            }
+            Builtin::Grad => {
+                let Some(of) = arg(1) else { return TypedExpr::error(span) };
+                self.grad(first, of, span)
+            }
+            Builtin::Stop => {
+                let x = self.expr(first);
+                if !self.are_floats("stop", &x) {
+                    return TypedExpr::error(span);
+                }
+                let Some(tensor) = x.as_tensor().cloned() else { return x };
+                TypedExpr::tensor(ExprKind::Stop(Box::new(x.expr)), tensor.elem, tensor.shape, span)
             }
             Builtin::Rearrange | Builtin::Einsum | Builtin::Concat | Builtin::DimFunction => TypedExpr::error(span),
         }

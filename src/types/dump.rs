@@ -254,7 +254,12 @@ impl<'a> Dump<'a> {
             | ExprKind::Full(x)
             | ExprKind::OneHot(x, _)
             | ExprKind::Reduce { x, .. }
+            | ExprKind::Stop(x)
             | ExprKind::Along(_, x, _) => self.expr(x, ""),
+            ExprKind::Grad { loss, of, .. } => {
+                self.expr(loss, "");
+                self.expr(of, "of ");
+            }
             ExprKind::Ordered { x, .. } | ExprKind::Windows { x, .. } | ExprKind::Every { x, .. } => self.expr(x, ""),
             ExprKind::TakeAlong { x, at, .. } => {
                 self.expr(x, "");
@@ -359,6 +364,8 @@ impl<'a> Dump<'a> {
             ExprKind::Iota(n) => format!("iota {n}"),
             ExprKind::Full(_) => "full".to_string(),
             ExprKind::OneHot(_, n) => format!("one_hot {n}"),
+            ExprKind::Grad { .. } => "grad".to_string(),
+            ExprKind::Stop(_) => "stop".to_string(),
             ExprKind::Causal(q, k) => format!("causal {q}, {k}"),
             ExprKind::Reduce { kind, axes, keep, .. } => {
                 let axes: Vec<String> = axes.iter().map(usize::to_string).collect();

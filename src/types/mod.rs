@@ -38,6 +38,7 @@ mod finish;
 mod fit;
 mod foreign;
 mod generics;
+mod gradients;
 mod idioms;
 mod indexing;
 mod items;

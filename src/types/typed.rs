@@ -548,6 +548,17 @@ pub enum ExprKind {
     /// One-hot rows: 1 where the class equals the operand's element, else 0; the classes are a new
     /// last axis.
     OneHot(Box<Expr>, Dim),
+    /// A gradient, of the type of its second operand.
+    Grad {
+        /// One float.
+        loss: Box<Expr>,
+        /// A variable, a parameter, or a tuple of these.
+        of: Box<Expr>,
+        /// As it is written, for messages.
+        name: String,
+    },
+    /// The operand, as a constant for gradients.
+    Stop(Box<Expr>),
     /// `causal(q_len, kv_len)`
     Causal(Dim, Dim),
     /// A reduction over axes, in ascending order.

@@ -28,6 +28,7 @@ mod gen_source;
 #[path = "../common/gen_tile.rs"]
 mod gen_tile;
 mod generate;
+mod gradients_compiled;
 #[path = "../common/host.rs"]
 mod host;
 mod hostile;
@@ -46,4 +47,6 @@ mod rows_compiled;
 mod selection;
 mod state;
 mod std_nn;
+#[path = "../common/tape.rs"]
+mod tape;
 mod update;

@@ -145,6 +145,7 @@ fn call(operation: &Operation, elem: Elem, defaults: bool) -> Option<String> {
             ("x" | "y" | "a" | "b", None) => "x".to_string(),
             ("i", None) => "x".to_string(),
             ("condition", None) => "x".to_string(),
+            ("loss", None) => "sum(x, axis = [0, 1, 2])".to_string(),
             ("at", None) => "at".to_string(),
             ("value", None) => "x[0]".to_string(),
             ("k" | "size" | "step", None) => "2".to_string(),

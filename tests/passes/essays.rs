@@ -31,6 +31,7 @@ macro_rules! essay {
     };
 }
 
+essay!(differentiate, "differentiate/mod", "differentiate", "");
 essay!(dce, "dce", "dce", "");
 essay!(cse, "cse", "cse", "");
 essay!(licm, "licm", "licm", "");

@@ -22,6 +22,10 @@ mod fusion_regions;
 mod fusion_sources;
 #[path = "../common/gen_source/mod.rs"]
 mod gen_source;
+#[path = "../common/gradients.rs"]
+mod gradients;
+mod gradients_of_operations;
+mod gradients_of_programs;
 mod hoist;
 #[path = "../common/host.rs"]
 mod host;
@@ -31,4 +35,6 @@ mod passes_keep_results;
 mod passes_small;
 mod row;
 mod small;
+#[path = "../common/tape.rs"]
+mod tape;
 mod values;

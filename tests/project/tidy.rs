@@ -233,6 +233,10 @@ const CIRCLES: &[(&[&str], &str)] = &[
         "a function consists of operations, and a fused region is an operation that holds a function",
     ),
     (
+        &["scalar::binary", "scalar::slope", "scalar::unary"],
+        "the row of an operation holds its derivative, which is an expression of operations",
+    ),
+    (
         &["tile::body", "tile::dot", "tile::op", "tile::rules"],
         "the mode of a product is an attribute of an operation, and which modes it may have follows from the operations around it",
     ),

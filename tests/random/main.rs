@@ -17,6 +17,9 @@ mod gen_plan;
 mod gen_source;
 #[path = "../common/gen_tile.rs"]
 mod gen_tile;
+#[path = "../common/gradients.rs"]
+mod gradients;
+mod gradients_of_programs;
 mod graph_ir;
 #[path = "../common/grouped.rs"]
 mod grouped;
@@ -25,6 +28,8 @@ mod meant;
 mod passes;
 mod rounded;
 mod sources;
+#[path = "../common/tape.rs"]
+mod tape;
 #[path = "../../fuzz/targets/mod.rs"]
 mod targets;
 mod tile_ir;

@@ -110,4 +110,11 @@ codes! {
            checked for each choice.";
     - failing: "layer Scale<D> {\n    weight: E[D]\n    fn forward(x: E[.., D]) -> E[.., D] { x * weight }\n}\n";
     - fixed: "layer Scale<D, E = f32> {\n    weight: E[D]\n    fn forward(x: E[.., D]) -> E[.., D] { x * weight }\n}\n";
+
+    /// A gradient with respect to a new value.
+    VARIABLE = "E0217", "not a variable";
+    rule: "A gradient is taken with respect to variables of the function and parameters, `grad(loss, x)` or `grad(loss, (x, w))`,\n\
+           from which the loss is computed. No loss depends on a value that the call of `grad` makes.";
+    - failing: "fn f(x: f32[S]) -> f32[S] { grad(sum(exp(x * 2)), x * 2) }\n";
+    - fixed: "fn f(x: f32[S]) -> f32[S] {\n    let y = x * 2\n    grad(sum(exp(y)), y)\n}\n";
 }

@@ -248,4 +248,17 @@ codes! {
            in terms of dimensions. That the slice lies in the axis is checked when the program runs.";
     - failing: "fn f(x: f32[S], i: i32, j: i32) -> f32 { sum(x[i..j]) }\n";
     - fixed: "fn f(x: f32[S], i: i32) -> f32 { sum(x[i..i+4]) }\n";
+
+    /// The first argument of `grad` is not one float.
+    LOSS = "E0344", "a loss must be one float";
+    rule: "`grad(loss, x)` is the gradient of one number, a float, with respect to `x`: a sum or a mean over all axes makes one\n\
+           of a tensor.";
+    - failing: "fn f(x: f32[S]) -> f32[S] { grad(x * x, x) }\n";
+    - fixed: "fn f(x: f32[S]) -> f32[S] { grad(sum(x * x), x) }\n";
+
+    /// A gradient that does not exist.
+    NO_GRADIENT = "E0345", "no gradient reaches a variable";
+    rule: "The loss of `grad(loss, x)` must depend on `x` by a path that gradients take: of floats, through operations that are\n\
+           not constant in steps, not through `stop`, states of the call before, `while`, or a loop with `break` or with computed\n\
+           ends.";
 }

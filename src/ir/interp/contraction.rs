@@ -104,7 +104,7 @@ fn sum<F: Real>(row: &[F]) -> F::Sum {
 }
 
 fn maximum<F: Real>(row: &[F], elem: Elem) -> F {
-    row.iter().fold(F::literal(f64::NEG_INFINITY, elem), |m, x| F::binary(BinaryOp::Max, m, *x, elem))
+    F::extreme(BinaryOp::Max, row, elem)
 }
 
 /// The mean of a row, whose terms are scaled by a power of two if their sum might overflow.
@@ -132,9 +132,7 @@ fn reduce_floats<F: Real>(kind: ReduceKind, row: &[F], elem: Elem) -> F {
             let o = mean(&rest);
             if o.value().is_finite() { F::binary(BinaryOp::Add, m, o, Elem::F32).cast(elem) } else { m.cast(elem) }
         }
-        ReduceKind::Min => {
-            row.iter().fold(F::literal(f64::INFINITY, elem), |m, x| F::binary(BinaryOp::Min, m, *x, elem))
-        }
+        ReduceKind::Min => F::extreme(BinaryOp::Min, row, elem),
         ReduceKind::Max | ReduceKind::All | ReduceKind::Any | ReduceKind::ArgMax => maximum(row, elem),
     }
 }

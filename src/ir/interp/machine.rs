@@ -13,7 +13,8 @@ use cranelift_entity::SecondaryMap;
 use super::array::{Array, Data, count};
 use super::contraction::{self, Attention};
 use super::entry::{Symbols, check, extent, value};
-use super::{Call, EvalError, Limits, Params, Real, elementwise};
+use super::gradients::{Gradients, floats, gradient};
+use super::{Call, EvalError, Limits, Params, Real, elementwise, gradients};
 use crate::ir::requirements::length_checks;
 use crate::ir::{Function, Inst, InstData, Loc, Module, Op, Terminator, Type, Value, param_named, taps};
 use crate::shape::{Dim, Elem, Fact, TensorType};
@@ -39,6 +40,7 @@ pub(super) struct Interpreter<'a, F> {
     pub written: BTreeMap<String, BTreeSet<usize>>,
     pub certain: bool,
     pub work: u64,
+    gradients: Gradients<F>,
     /// The states of the session; a missing state is zero.
     pub states: BTreeMap<String, Array<F>>,
 }
@@ -56,6 +58,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
             written: BTreeMap::new(),
             certain: true,
             work: 0,
+            gradients: Gradients::default(),
             states: BTreeMap::new(),
         }
     }
@@ -63,6 +66,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
     pub(super) fn function(&mut self, f: &Function, args: Vec<Array<F>>) -> Result<Vec<Array<F>>, EvalError> {
         let args = args.into_iter().map(|a| RuntimeValue::Array(Rc::new(a))).collect();
         self.checks = length_checks(f);
+        self.gradients = Gradients::wanted(f);
         let results = self.blocks(f, args)?;
         results
             .into_iter()
@@ -81,7 +85,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
             self.spend(1)?;
             let data = f.block(block);
             for (v, item) in data.args.iter().zip(given) {
-                items[*v] = Some(item);
+                items[*v] = Some(self.marked(f, *v, item));
             }
             for i in &data.insts {
                 let inst = f.inst(*i);
@@ -94,7 +98,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
                 }
                 let result = self.inst(f, inst, &items).map_err(|e| e.at(inst.loc))?;
                 if let (Some(v), Some(item)) = (inst.result, result) {
-                    items[v] = Some(item);
+                    items[v] = Some(self.marked(f, v, item));
                 }
             }
             let call = match &data.terminator {
@@ -287,6 +291,15 @@ impl<'a, F: Real> Interpreter<'a, F> {
                 self.spend(count(&x.shape) as u64)?;
                 contraction::reduce(*kind, x, axes, shape, &mut self.certain)?
             }
+            Op::Grad { of } => {
+                let loss = floats(x(0)?)?.first().copied().ok_or_else(|| EvalError::internal("a loss is empty"))?;
+                let data = match inst.operands.get(1) {
+                    Some(_) => gradient(loss, floats(x(1)?)?)?,
+                    None => self.param_gradient(loss, of, count(&shape))?,
+                };
+                Array { elem: ty.elem, shape, data: Data::Float(data) }
+            }
+            Op::Stop => gradients::constants(x(0)?),
             Op::Softmax { axis } => contraction::softmax(x(0)?, *axis, false, &mut self.certain)?,
             Op::LogSoftmax { axis } => contraction::softmax(x(0)?, *axis, true, &mut self.certain)?,
             Op::Matmul => {
@@ -317,7 +330,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
                 return Ok(self.blocks(body, args)?.pop());
             }
             Op::State { name } => match self.states.get(name) {
-                Some(kept) => kept.clone(),
+                Some(kept) => gradients::constants(kept),
                 None => zeros(ty.elem, shape),
             },
             Op::Tap { .. } | Op::SetState { .. } | Op::Length { .. } => return Ok(None),
@@ -338,7 +351,34 @@ impl<'a, F: Real> Interpreter<'a, F> {
             let (e, s) = (t.elem(), t.shape());
             return Err(EvalError::new(format!("the parameter \"{path}\" is {e}{s:?}, expected {elem}{shape:?}")));
         }
-        Ok(Array::from_tensor(&t))
+        let read = Array::from_tensor(&t);
+        Ok(if self.gradients.params.contains(name) { self.gradients.read(path, read) } else { read })
+    }
+
+    /// A value, as variables if the function takes a gradient with respect to it.
+    fn marked(&self, f: &Function, v: Value, item: RuntimeValue<F>) -> RuntimeValue<F> {
+        match &item {
+            RuntimeValue::Array(a) if self.gradients.are_wanted(f, v) => {
+                RuntimeValue::Array(Rc::new(gradients::variables(a)))
+            }
+            RuntimeValue::Array(_) | RuntimeValue::Index(_) => item,
+        }
+    }
+
+    /// The derivatives with respect to all tensors of a parameter, read or not.
+    fn param_gradient(&mut self, loss: F, name: &str, n: usize) -> Result<Vec<F>, EvalError> {
+        let counts = param_named(&self.module.params, name).map_or(&[][..], |p| &p.counts);
+        let members = counts.iter().fold(1u64, |n, count| n.saturating_mul(*count));
+        let mut out = Vec::with_capacity(n);
+        for member in 0..members {
+            self.spend(1)?;
+            let path = path(name, &indices_of(member, counts));
+            match self.gradients.reads.get(&path) {
+                Some(read) => out.extend(gradient(loss, floats(read)?)?),
+                None => out.resize(out.len() + n / usize::try_from(members).unwrap_or(1), F::literal(0.0, Elem::F32)),
+            }
+        }
+        Ok(out)
     }
 
     /// The taps of a function that the run did not reach, as zeros.
@@ -347,17 +387,13 @@ impl<'a, F: Real> Interpreter<'a, F> {
         for tap in taps(f) {
             let stars = tap.name.matches('*').count().min(tap.extents.len());
             let (arrays, stacked) = tap.extents.split_at(stars);
-            let counts = arrays.iter().map(|d| extent(d, &self.symbols)).collect::<Result<Vec<usize>, EvalError>>()?;
+            let counts = arrays.iter().map(|d| extent(d, &self.symbols).map(|n| n as u64));
+            let counts = counts.collect::<Result<Vec<u64>, EvalError>>()?;
             let dims: Vec<Dim> = stacked.iter().chain(&tap.ty.shape).cloned().collect();
-            let total = counts.iter().map(|n| *n as u64).fold(1u64, u64::saturating_mul);
+            let total = counts.iter().copied().fold(1u64, u64::saturating_mul);
             for member in 0..total {
                 self.spend(1)?;
-                let mut rest = member as usize;
-                let mut indices = vec![0; counts.len()];
-                for (i, n) in indices.iter_mut().zip(&counts).rev() {
-                    (*i, rest) = ((rest % n) as i64, rest / n);
-                }
-                let path = path(&tap.name, &indices);
+                let path = path(&tap.name, &indices_of(member, &counts));
                 if !self.taps.contains_key(&path) {
                     let shape = self.shape(&TensorType::new(tap.ty.elem, dims.clone()))?;
                     out.insert(path, zeros(tap.ty.elem, shape));
@@ -392,6 +428,16 @@ impl<'a, F: Real> Interpreter<'a, F> {
         slot.data.write(position * count(&x.shape), &x.data);
         Ok(())
     }
+}
+
+/// The indices of an element of arrays, which are numbered in row-major order.
+fn indices_of(member: u64, counts: &[u64]) -> Vec<i64> {
+    let mut rest = member;
+    let mut indices = vec![0; counts.len()];
+    for (i, n) in indices.iter_mut().zip(counts).rev() {
+        (*i, rest) = ((rest % n) as i64, rest / n);
+    }
+    indices
 }
 
 /// The initial value of a tap.

@@ -25,6 +25,7 @@ mod array;
 mod contraction;
 mod elementwise;
 mod entry;
+mod gradients;
 mod machine;
 mod real;
 

@@ -60,6 +60,24 @@ pub trait Real: Copy + Debug + 'static {
     fn join(sum: &mut Self::Sum, more: Self::Sum);
     /// Rounds the sum of `n` terms to an element.
     fn total(sum: Self::Sum, n: usize, elem: Elem) -> Self;
+    /// The greatest (`max`) or the least (`min`) of a row; that infinity of an empty row.
+    fn extreme(op: BinaryOp, row: &[Self], elem: Elem) -> Self {
+        let end = if op == BinaryOp::Max { f64::NEG_INFINITY } else { f64::INFINITY };
+        row.iter().fold(Self::literal(end, elem), |m, x| Self::binary(op, m, *x, elem))
+    }
+    /// The same value, with respect to which a gradient is computed.
+    fn variable(self) -> Self {
+        self
+    }
+    /// The same value as a constant, through which no gradient goes.
+    fn constant(self) -> Self {
+        self
+    }
+    /// The derivatives of a number with respect to variables, if this type of numbers records how
+    /// each was computed; else `grad` must be replaced by the operations that compute it.
+    fn gradient(_loss: Self, _of: &[Self]) -> Option<Vec<Self>> {
+        None
+    }
 }
 
 fn round(x: f32, elem: Elem) -> f32 {

@@ -87,6 +87,14 @@ fn own(
             [x, name] => tap(site, x, name),
             _ => fail(codes::FORM, s.place, "a tap is `tap %value, \"name\"[%index < extent]`"),
         },
+        "grad" => match operands {
+            [loss, Expr { kind: ExprKind::Str(of), .. }] => {
+                Ok((Op::Grad { of: of.to_string() }, vec![site.operand(loss)?]))
+            }
+            [loss, x] => Ok((Op::Grad { of: String::new() }, values(site, &[loss, x])?)),
+            [loss, x, of] => Ok((Op::Grad { of: form(read::text(of))?.to_string() }, values(site, &[loss, x])?)),
+            _ => fail(codes::FORM, s.place, "a gradient is `grad %loss, %value` or `grad %loss, \"parameter\"`"),
+        },
         "attention" => attention(site, s, operands, attributes),
         name => Err(table::unknown(name, s.place, &Op::table())),
     }

@@ -461,6 +461,10 @@ fn phrases(f: &Function, names: &Names, i: Inst) -> String {
             words.push(quoted(name));
         }
         Op::Attention { masks } => attention(f, names, vs, masks, &mut words),
+        Op::Grad { of } => {
+            all(&mut words);
+            words.extend((!of.is_empty()).then(|| quoted(of)));
+        }
         Op::Tap { name, extents } => {
             words.extend(vs.first().map(|v| value(f, names, *v)));
             let indices: Vec<String> = vs.iter().skip(1).map(|v| value(f, names, *v)).collect();

@@ -80,6 +80,10 @@ impl<'a> Builder<'a> {
                 };
                 return self.unbind(x, axis, parts, span);
             }
+            ExprKind::Grad { loss, of, name } => {
+                let loss = self.value(frame, loss)?;
+                return self.gradient(frame, loss, of, name, span);
+            }
             ExprKind::Ordered { order, x, axis, descending, first } => {
                 let axis = self.axis(frame, x, *axis)?;
                 let x = self.value(frame, x)?;
@@ -195,6 +199,10 @@ impl<'a> Builder<'a> {
                         self.broadcast(x, ty.shape, span)?
                     }
                 }
+            }
+            ExprKind::Stop(x) => {
+                let x = self.value(frame, x)?;
+                self.emit(Op::Stop, vec![x], None, span)?
             }
             ExprKind::OneHot(x, _) => {
                 let ty = self.type_of(frame, expr)?;

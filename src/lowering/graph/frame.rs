@@ -64,6 +64,8 @@ pub(super) struct LayerInstance {
     pub(super) path: String,
     /// The operands for each `*` of the path.
     pub(super) indices: Vec<Value>,
+    /// The lengths of these arrays.
+    pub(super) lengths: Vec<Dim>,
     /// Its path in the program, for taps: `*` where the index is not known here.
     pub(super) tap_path: String,
     /// The operands for each `*` of the tap path, each with the length of its array.
@@ -82,6 +84,7 @@ impl LayerInstance {
             constants,
             path: String::new(),
             indices: Vec::new(),
+            lengths: Vec::new(),
             tap_path: String::new(),
             tap_indices: Vec::new(),
         }

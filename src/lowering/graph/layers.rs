@@ -17,9 +17,9 @@ use crate::ir::{Op, Type, Value};
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Fact, Relation, TensorType};
 use crate::source::Span;
-use crate::types::typed::{Element, FieldType, LayerPath, Tensor};
+use crate::types::typed::{Element, Expr, ExprKind, FieldType, LayerPath, Tensor};
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
     /// Substitutes the bound names of a dimension.
     pub(super) fn dim(&mut self, dims: &BTreeMap<String, Dim>, dim: &Dim, span: Span) -> Res<Dim> {
         match dim.substitute(&|name| dims.get(name).cloned()) {
@@ -52,6 +52,7 @@ impl Builder<'_> {
                     let (index, known) = self.element_index(frame, element, &length, span)?;
                     next.path = join(&next.path, "*");
                     next.indices.push(index);
+                    next.lengths.push(length.clone());
                     match known {
                         Some(n) => next.tap_path = join(&next.tap_path, &n.to_string()),
                         None => {
@@ -161,6 +162,73 @@ impl Builder<'_> {
         let ty = self.tensor_type(tensor, &place.dims, &[], span)?;
         let name = join(&place.path, &field.stored_name);
         self.emit(Op::Param { name }, place.indices.clone(), Some(Type::Tensor(ty)), span)
+    }
+
+    /// `grad(loss, x)` for a variable, a parameter, or a tuple of these.
+    pub(super) fn gradient(
+        &mut self,
+        frame: &mut Frame<'a>,
+        loss: Value,
+        of: &'a Expr,
+        name: &str,
+        span: Span,
+    ) -> Res<Local> {
+        if let ExprKind::Tuple(parts) = &of.kind {
+            let mut out = Vec::with_capacity(parts.len());
+            for part in parts {
+                out.push(self.gradient(frame, loss, part, name, span)?);
+            }
+            return Ok(Local::Tuple(out));
+        }
+        if let ExprKind::Param { path, field } = &of.kind {
+            let place = self.walk(frame, path, span)?;
+            if let Some(FieldType::Param(tensor)) =
+                self.program.layer(place.layer).fields.get(*field).map(|field| &field.ty)
+            {
+                return self.parameter_gradient(&place, *field, tensor, loss, span).map(Local::Tensor);
+            }
+        }
+        let x = self.expr(frame, of)?;
+        self.gradient_of(loss, x, name, span)
+    }
+
+    /// With respect to a value, or to each of a tuple.
+    fn gradient_of(&mut self, loss: Value, x: Local, name: &str, span: Span) -> Res<Local> {
+        match x {
+            Local::Tensor(x) => {
+                let ty = self.tensor(x, span)?.clone();
+                let op = Op::Grad { of: name.to_string() };
+                self.emit(op, vec![loss, x], Some(Type::Tensor(ty)), span).map(Local::Tensor)
+            }
+            Local::Tuple(parts) => {
+                let parts = parts.into_iter().map(|x| self.gradient_of(loss, x, name, span));
+                parts.collect::<Res<Vec<Local>>>().map(Local::Tuple)
+            }
+            Local::Counter(_) => Err(self.bug(span, "a gradient with respect to a counter")),
+        }
+    }
+
+    /// With respect to a parameter: of all layers of an array at once, of which one is taken.
+    fn parameter_gradient(
+        &mut self,
+        place: &LayerInstance,
+        field: usize,
+        tensor: &'a Tensor,
+        loss: Value,
+        span: Span,
+    ) -> Res<Value> {
+        let own = self.tensor_type(tensor, &place.dims, &[], span)?;
+        let Some(field) = self.program.layer(place.layer).fields.get(field) else {
+            return Err(self.bug(span, "a layer has fewer fields than a parameter says"));
+        };
+        let shape: Vec<Dim> = place.lengths.iter().chain(&own.shape).cloned().collect();
+        let of = join(&place.path, &field.stored_name);
+        let ty = Some(Type::Tensor(TensorType::new(own.elem, shape)));
+        let mut value = self.emit(Op::Grad { of }, vec![loss], ty, span)?;
+        for index in &place.indices {
+            value = self.emit(Op::Index { axis: 0 }, vec![value, *index], None, span)?;
+        }
+        Ok(value)
     }
 
     /// Index in [`Builder::states`] of a layer's state.

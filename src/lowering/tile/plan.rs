@@ -605,6 +605,8 @@ impl Lowering<'_> {
             | Op::Softmax { .. }
             | Op::LogSoftmax { .. }
             | Op::Matmul
+            | Op::Grad { .. }
+            | Op::Stop
             | Op::Attention { .. } => Err(format!("{} is outside of a region", data.op)),
         }
     }

@@ -108,6 +108,8 @@ fn prepare(
         | Op::Gather { .. }
         | Op::Scatter { .. }
         | Op::Cumsum { .. }
+        | Op::Grad { .. }
+        | Op::Stop
         | Op::Argsort { .. }
         | Op::Fused { .. }
         | Op::Tap { .. } => {

@@ -253,6 +253,8 @@ impl<'a> Region<'a> {
             | Op::Softmax { .. }
             | Op::LogSoftmax { .. }
             | Op::Matmul
+            | Op::Grad { .. }
+            | Op::Stop
             | Op::Attention { .. }
             | Op::Fused { .. }
             | Op::Tap { .. } => return Err(format!("{op} cannot be part of a region's elementwise work")),
