@@ -355,11 +355,13 @@ fn check_file(s: &mut Session, file: FileId, path: &Path, bindings: &ProgramOpti
     let models = program.models().filter(|(_, layer)| layer.module.is_none() && layer.kind == LayerKind::Model);
     let names: Vec<String> = models.map(|(_, layer)| layer.name.clone()).collect();
     if bindings.entry.is_some() || names.len() == 1 {
-        return stages::lower(s, &program, &bindings).map(|_| ());
+        let module = stages::lower(s, &program, &bindings)?;
+        return stages::check_gradients(s, module);
     }
     for name in names {
         bindings.entry = Some(name);
-        stages::lower(s, &program, &bindings)?;
+        let module = stages::lower(s, &program, &bindings)?;
+        stages::check_gradients(s, module)?;
     }
     Ok(())
 }

@@ -21,8 +21,8 @@ use crate::diagnostics::{Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::files::Folder;
 use crate::interface::{Interface, axes, tensors};
 use crate::lowering::{self, graph};
-use crate::observe::Sink;
-use crate::passes::{self, Options, PassError, Step};
+use crate::observe::{Collected, Sink};
+use crate::passes::{self, Level, Options, PassError, Step};
 use crate::runtime::descriptor::{ModelDescriptor, id_of};
 use crate::runtime::link;
 use crate::shape::Elem;
@@ -285,15 +285,21 @@ pub(super) fn optimise(
     let shown = s.observed.shown.take();
     s.observed = Observed::new(asked, &options.watch, s.record.is_some(), *dumps.counts(), shown);
     dumps.finish(s)?;
-    match done {
-        Ok(_) => Ok(()),
-        Err(error) if error.refused.is_empty() => Err(broken_pass(&error)),
-        Err(error) => Err(refused(s, module, &error)),
-    }
+    done.map(|_| ()).map_err(|error| failed(s, module, &error))
 }
 
-/// Reports what a pass refused in the program.
-fn refused(s: &mut Session, module: &ir::Module, error: &PassError) -> CommandError {
+/// Reports the errors that a pass finds in a program: gradients that do not exist.
+pub(super) fn check_gradients(s: &mut Session, mut module: ir::Module) -> Result<(), CommandError> {
+    let options = Options { level: Level::O0, ..Options::default() };
+    let done = passes::optimise(&mut module, &options, &mut Collected::default());
+    done.map(|_| ()).map_err(|error| failed(s, &module, &error))
+}
+
+/// Reports what a pass refused in the program, or that the pass is broken.
+fn failed(s: &mut Session, module: &ir::Module, error: &PassError) -> CommandError {
+    if error.refused.is_empty() {
+        return broken_pass(error);
+    }
     for refusal in &error.refused {
         let mut diagnostic = Diagnostic::error(shapes::NO_GRADIENT, &refusal.message);
         match span_of(s, module, refusal.loc) {

@@ -323,6 +323,13 @@ fn bindings_are_checked_with_the_program() {
     // `check` looks at every model.
     assert_eq!(outcome(&["check", &path]), (0, String::new(), String::new()));
     assert_eq!(outcome(&["check", &path, "--entry", "B", "--dim", "D=1"]).0, 1);
+    // And for gradients, which only a pass knows not to exist.
+    let steps = b"model A { pub fn f(x: f32[S]) -> f32[S] { grad(sum(x), x) } }\n\
+        model B { pub fn f(x: f32[S]) -> f32[S] { grad(sum(floor(x)), x) } }\n";
+    let (_folder, path) = file("steps.attn", steps);
+    assert_eq!(outcome(&["check", &path, "--entry", "A"]), (0, String::new(), String::new()));
+    let (exit, _, err) = outcome(&["check", &path]);
+    assert!(exit == 1 && err.contains("E0345") && err.contains("it stops at `floor`"), "{err}");
 }
 
 /// The element type of a model is bound like its dimensions, and what cannot be one is told.
