@@ -350,7 +350,7 @@ impl<'a> Body<'a> {
                 "dtype" => diagnostic.help("types are not values"),
                 "device" | "is_cuda" => diagnostic.help("the command line chooses the device: `--target cuda`"),
                 "requires_grad" | "grad" => {
-                    diagnostic.help("a program is compiled for inference; there are no gradients")
+                    diagnostic.help("`grad(loss, x)` is the gradient of a loss with respect to `x`")
                 }
                 "values" | "data" | "real" => {
                     let member = Span::new(span.file, value.span().end, span.end);
