@@ -50,7 +50,7 @@ const PACKED_TRANSPOSED_STEPS: i64 = 256;
 
 /// A matmul with fewer rows does not pack a computed right operand: packing reads and writes each
 /// element once, at memory speed, after which each tile of rows reads it in order.
-pub(super) const MANY_ROWS: i64 = 512;
+pub(super) const MANY_ROWS: i64 = 256;
 
 /// Views of parameters, packed one after another.
 pub(super) struct Weight {

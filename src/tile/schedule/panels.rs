@@ -6,8 +6,8 @@
 //!
 //! * a matmul with a parameter, or with a concatenation of several (`joined`), reads panels of the
 //!   packed area, which the preparing plan fills (`packing`, and `quantise` for integer formats);
-//! * a matmul with any other operand reads panels that a launch before it packs, unless it is known
-//!   to have few rows;
+//! * a matmul with any other operand reads panels that a launch before it packs, unless it has few
+//!   rows, which the plan finds out in a call if it must;
 //! * a matmul in a loop whose iterations all read the same packed panels computes several of them
 //!   in each grid point (`jam`);
 //! * panels have k indices in pairs if the machine has dot products of `bf16` pairs, and both
@@ -40,7 +40,11 @@
 //! Modules that are already packed are unchanged: if the preparing plan does anything but
 //! concatenate parameters, there is no other packed area.
 
+mod integers;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+use integers::ByIntegers;
 
 use super::formats::{WeightChoice, WeightFormat};
 use super::halves;
@@ -54,15 +58,13 @@ use super::plans::{
 use super::products::{LEAST_ROWS, MatmulParts, tile_rows};
 use super::step::{Changed, Log, Replacements};
 use super::tensor_cores::{self, Reason};
-use super::unpack::unpack;
 use crate::cfg::Loop;
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
-use crate::tile::alignment::{CHUNK, begins_at_multiple};
 use crate::tile::matmul::{LEFT, RIGHT};
 use crate::tile::{
-    Block, BufferType, GpuArch, Inst, InstData, Kernel, Kernels, Machine, Module, Op, Plan, PlanOp, PlanVariant, Type,
-    Value, ValueDef, View, flat, row_major, simplify,
+    Block, BufferType, Inst, InstData, Kernel, Kernels, Machine, Module, Op, Plan, PlanOp, PlanVariant, Type, Value,
+    ValueDef, View, row_major, simplify,
 };
 
 /// Chooses and packs panels. A GPU has panels only for weights in a narrower format.
@@ -185,14 +187,6 @@ struct Walk<'a, 'b> {
 /// A launch: its kernel and its operands.
 type LaunchOf = (String, Vec<Value>);
 
-/// A matmul with quantised weights: its kernel for a plain matrix, its quantised operand, its
-/// number of rows.
-struct ByIntegers<'a> {
-    kernel: &'a Kernel,
-    rows: &'a Dim,
-    panels: &'a Panels,
-}
-
 /// A range of a matmul's columns, with the view that provides them.
 struct Piece {
     start: Dim,
@@ -269,7 +263,17 @@ impl Walk<'_, '_> {
             };
             let (at_once, abreast) = self.panels_at_once(product, &made, &piece.window, block).unwrap_or((1, 1));
             let row_count = product.row_count(kernel);
-            let panels = self.panels(&piece.window, (&row_count, left, abreast), at, name)?;
+            let (panels, pack) = self.panels(&piece.window, (&row_count, left, abreast), at, name)?.unzip();
+            // Packs if there are enough rows, which may be known only in a call. Pairs are packed
+            // for any number.
+            let (pack, unpacked) = match pack.flatten() {
+                Some(pack) if row_count.as_const().is_none() && left != Left::Pairs => (Some(pack), Some(made.clone())),
+                Some((kernel, operands)) => {
+                    self.launch(at, &kernel, &operands);
+                    (None, None)
+                }
+                None => (None, None),
+            };
             // Tensor cores, if there may be many rows on a GPU.
             let gpu = self.new.machine.gpu().filter(|_| panels.as_ref().is_some_and(|p| p.scales.is_some()));
             let cores = gpu.and_then(|gpu| {
@@ -342,6 +346,15 @@ impl Walk<'_, '_> {
                     made.find_symbols();
                 }
             }
+            if let (Some(pack), Some(mut few)) = (pack, unpacked) {
+                product.retile(&mut few, tile_rows(&steps, false), self.new.machine.panel);
+                few.find_symbols();
+                let packed = self.kernels.add_again(std::mem::replace(&mut made, few));
+                let right = buffer(&mut self.plan.body, at, &piece.window);
+                let unpacked = operands.iter().enumerate().map(|(i, v)| if i == RIGHT { right } else { *v }).collect();
+                let launches = vec![pack, (packed, std::mem::replace(&mut operands, unpacked))];
+                variants.push(Variant { least: packing::MANY_ROWS, launches });
+            }
             // The choice may be known at compile time.
             let known = row_count.as_const();
             let chosen = variants.iter().rposition(|v| known.is_some_and(|rows| rows >= v.least));
@@ -357,21 +370,15 @@ impl Walk<'_, '_> {
             of_variants.map(|(kernel, _)| kernel.clone()).collect::<Vec<_>>().iter().for_each(|k| self.note(name, k));
             let last = number + 1 == count;
             let Some(((kernel, operands), before)) = launches.split_last() else { continue };
-            let mut launch = |kernel: &String, operands: &Vec<Value>| {
-                let op = Op::Plan(PlanOp::Launch { kernel: kernel.clone() });
-                let launch = self.plan.body.make_inst(op, operands.clone(), None, data.loc);
-                self.plan.body.insert_before(block, inst, launch);
-                launch
-            };
             for (kernel, operands) in before {
-                launch(kernel, operands);
+                self.launch(at, kernel, operands);
             }
             let own = if last {
                 let launch = self.plan.body.inst_mut(inst);
                 (launch.op, launch.operands) = (Op::Plan(PlanOp::Launch { kernel: kernel.clone() }), operands.clone());
                 inst
             } else {
-                launch(kernel, operands)
+                self.launch(at, kernel, operands)
             };
             if !variants.is_empty() {
                 self.choices.push(Choice { launch: own, count: row_count, variants });
@@ -380,92 +387,12 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// The tensor core variants of a matmul with quantised weights, in order of their minimum
-    /// number of rows. `operands`: the operands of its launch, with scales after integers.
-    fn by_integers(
-        &mut self,
-        product: &ByIntegers<'_>,
-        operands: &[Value],
-        window: &View,
-        (arch, at): (GpuArch, LaunchPosition),
-    ) -> Result<Result<Vec<Variant>, Reason>, String> {
-        let ByIntegers { kernel, rows, panels } = product;
-        let (own, points) = panels.without_repeats();
-        let Some((scales, bits)) = &own.scales else { return Ok(Ok(Vec::new())) };
-        let integers = || tensor_cores::Integers {
-            numbers: own.numbers.buffer_type(),
-            scales: scales.buffer_type(),
-            bits: *bits,
-            points: points.clone(),
-        };
-        let body = &self.plan.body;
-        let is_aligned = |n: usize, bytes| operands.get(n).is_some_and(|v| begins_at_multiple(body, &[], *v, bytes));
-        let aligned = |k: &Kernel| tensor_cores::check_alignment(k, is_aligned);
-        let made = tensor_cores::by_integers(kernel, arch, rows, integers);
-        let mut made = match made.and_then(|made| made.iter().try_for_each(|(_, k)| aligned(k)).map(|()| made)) {
-            Ok(made) => made,
-            Err(why) => return Ok(Err(why)),
-        };
-        let least = tensor_cores::unpacked_rows(arch).filter(|least| rows.as_const().is_none_or(|n| n >= *least));
-        let least = least.filter(|_| !made.is_empty());
-        if rows.as_const().is_some() && least.is_some() {
-            made.clear();
-        }
-        let mut variants: Vec<Variant> = Vec::new();
-        for (least, kernel) in made {
-            let mut kernel = tensor_cores::reads_in_pairs(kernel, &|n| is_aligned(n, CHUNK));
-            kernel.find_symbols();
-            let kernel = self.kernels.add_again(kernel);
-            variants.push(Variant { least, launches: vec![(kernel, operands.to_vec())] });
-        }
-        let elem = kernel.buffer_type(LEFT).map(|b| b.elem);
-        if let (Some(least), Some(elem)) = (least, elem) {
-            let mut kernel: Kernel = (*kernel).clone();
-            let Some((unpack, matrix)) = self.unpacked(panels, window, elem, at)? else { return Ok(Ok(variants)) };
-            if let Some(p) = kernel.params.get(RIGHT).map(|p| p.value) {
-                kernel.body.set_ty(p, Type::Buffer(matrix.buffer_type()));
-            }
-            kernel.find_symbols();
-            let matrix = buffer(&mut self.plan.body, at, &matrix);
-            let mut others = operands.to_vec();
-            others.splice(RIGHT..RIGHT + 2, [matrix]);
-            let kernel = self.kernels.add_again(kernel);
-            variants.push(Variant { least, launches: vec![unpack, (kernel, others)] });
-        }
-        Ok(Ok(variants))
-    }
-
-    /// A launch that makes a 16-bit matrix of a matmul's panels; returns the matrix as the matmul's
-    /// right operand.
-    fn unpacked(
-        &mut self,
-        panels: &Panels,
-        window: &View,
-        elem: Elem,
-        at: LaunchPosition,
-    ) -> Result<Option<(LaunchOf, View)>, String> {
-        let Some([k, n]) = window.shape.last_chunk::<2>() else { return Ok(None) };
-        let (Some(k), Some(n)) = (k.as_const(), n.as_const()) else { return Ok(None) };
-        let (own, points) = panels.without_repeats();
-        let Some(made) = unpack(&own, [k, n], elem, Value::from_u32(0)) else { return Ok(None) };
-        let number = new_slot(self.plan, &made.bytes, at, 0);
-        let ty = slot_type(self.plan, &made.bytes, &flat(elem, &made.bytes));
-        let slot = in_entry(self.plan, &mut self.added, Op::Plan(PlanOp::Slot(number)), ty, at);
-        let body = &mut self.plan.body;
-        let mut operands = vec![buffer(body, at, &own.numbers)];
-        if let Some((scales, _)) = &own.scales {
-            operands.push(buffer(body, at, scales));
-        }
-        operands.push(buffer(body, at, &View { root: slot, ..made.written }));
-        let name = self.kernels.add(made.kernel);
-        // Restores the repeated axes.
-        let (mut shape, mut strides) = (made.matrix.shape.clone(), made.matrix.strides.clone());
-        for (i, d) in window.shape.iter().enumerate().take(window.shape.len() - 2).filter(|(i, _)| !points.contains(i))
-        {
-            shape.insert(i, d.clone());
-            strides.insert(i, Dim::zero());
-        }
-        Ok(Some(((name, operands), View { root: slot, shape, strides, ..made.matrix })))
+    /// Inserts a launch before the one being rewritten.
+    fn launch(&mut self, at: LaunchPosition, kernel: &str, operands: &[Value]) -> Inst {
+        let op = Op::Plan(PlanOp::Launch { kernel: kernel.to_string() });
+        let launch = self.plan.body.make_inst(op, operands.to_vec(), None, at.loc);
+        self.plan.body.insert_before(at.block, at.inst, launch);
+        launch
     }
 
     /// The number of panels that a grid point of a matmul should compute, and the number to
@@ -523,16 +450,16 @@ impl Walk<'_, '_> {
 
     /// The right operand of a matmul with this number of rows as packed panels: a parameter is
     /// packed before all calls, with interleaved panels if possible, any other operand just before,
-    /// unless there are few rows.
+    /// by the launch that is returned too, unless there are few rows.
     fn panels(
         &mut self,
         window: &View,
         (rows, left, abreast): (&Dim, Left, i64),
         at: LaunchPosition,
         kernel: &str,
-    ) -> Result<Option<Panels>, String> {
+    ) -> Result<Option<(Panels, Option<LaunchOf>)>, String> {
         if let Some(panels) = self.parameter_panels(window, left, abreast, at) {
-            return Ok(Some(panels));
+            return Ok(Some((panels, None)));
         }
         let pairs = left == Left::Pairs;
         let few = self.new.machine.reads_in_place || rows.as_const().is_some_and(|n| n < packing::MANY_ROWS);
@@ -551,10 +478,8 @@ impl Walk<'_, '_> {
         self.place_joined(&operands)?;
         let name = self.kernels.add(packed.kernel);
         self.note(kernel, &name);
-        let launch = self.plan.body.make_inst(Op::Plan(PlanOp::Launch { kernel: name }), operands, None, at.loc);
-        self.plan.body.insert_before(at.block, at.inst, launch);
         let numbers = View { root: slot, ..packed.panels };
-        Ok(Some(Panels { numbers, scales: None, in_pairs: pairs, abreast: 1 }))
+        Ok(Some((Panels { numbers, scales: None, in_pairs: pairs, abreast: 1 }, Some((name, operands)))))
     }
 
     /// A launch that rounds the left operand of a matmul to `bf16`, and changes the kernel to read

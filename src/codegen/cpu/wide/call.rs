@@ -5,6 +5,7 @@
 //! In: an operation of a kernel for 256 or 512 bits. Out: CLIF, and an entry in the list of leaves
 //! that the function calls.
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 
 use super::super::code::{Code, CodeValue, Stride};
@@ -12,6 +13,7 @@ use super::super::function::Callee;
 use super::super::lanes::{little, plain};
 use super::super::target::signature;
 use super::dot::{DotShape, LINE, Right};
+use super::dot_ahead::{Ahead, ROWS_ARGUMENT};
 use super::dot_group::{GroupShape, MAX_PANELS, most_rows};
 use super::leaves::LeafKind;
 use super::transpose::TransposeShape;
@@ -41,7 +43,7 @@ fn lanes(width: Width) -> i32 {
 /// and repeatedly, once for each two vectors of columns.
 fn lines(shape: &DotShape, place: Destination, width: Width) -> i32 {
     let bytes = place.size * shape.vectors * lanes(width);
-    if shape.far && shape.vectors <= 2 { (bytes + LINE - 1) / LINE } else { 0 }
+    if shape.ahead == Ahead::Panel && shape.vectors <= 2 { (bytes + LINE - 1) / LINE } else { 0 }
 }
 
 /// An internal error: the verifier rejects modes without a leaf.
@@ -59,9 +61,11 @@ struct RightOperand {
     elements: Right,
     /// Address of the scales, if it has any.
     scales: Option<Value>,
-    /// Is it a panel in memory, followed by the next one? (Leaves for quantised weights always
-    /// assume that.)
-    far: bool,
+    /// The operand that is prefetched meanwhile. (Leaves for quantised weights always assume a next
+    /// panel.)
+    ahead: Ahead,
+    /// The rows of a buffer that are copied next, if this was copied: address and stride in bytes.
+    rows: Option<(Value, Value)>,
 }
 
 /// Where a leaf leaves the result of a matmul.
@@ -125,7 +129,7 @@ impl Code<'_, '_> {
             right: right.elements,
             groups: mode == DotMode::Groups,
             filled,
-            far: right.far && right.pitch <= MAX_PANEL_PITCH,
+            ahead: if right.pitch <= MAX_PANEL_PITCH { right.ahead } else { Ahead::Nothing },
             result: 0,
             direct: false,
         };
@@ -135,12 +139,14 @@ impl Code<'_, '_> {
             (true, Some(next)) => self.stored_at(data, next)?,
             _ => None,
         };
-        let Some(place) = place else { return self.call_dot(width, shape, words).map(|()| Dotted::InScratch) };
+        let Some(place) = place else {
+            return self.call_dot(width, shape, words, right.rows).map(|()| Dotted::InScratch);
+        };
         let (one, columns) = (self.int(1), self.extent(result.cols)?);
         let beyond = self.b.ins().ishl(one, columns);
         let mask = self.b.ins().iadd_imm_s(beyond, -1);
         let shape = DotShape { result: lines(&shape, place, width), direct: true, ..shape };
-        self.call_dot_with(width, shape, words, &[place.start, place.pitch, mask])?;
+        self.call_dot_with(width, shape, words, &[place.start, place.pitch, mask], right.rows)?;
         Ok(Dotted::Stored)
     }
 
@@ -217,10 +223,17 @@ impl Code<'_, '_> {
     }
 
     /// Calls a matmul leaf with its arguments, and with the destination of the result, if known.
-    pub(super) fn call_dot(&mut self, width: Width, shape: DotShape, words: [Value; 8]) -> Result<(), String> {
-        let place = if shape.far { self.result_place()? } else { None };
+    pub(super) fn call_dot(
+        &mut self,
+        width: Width,
+        shape: DotShape,
+        words: [Value; 8],
+        rows: Option<(Value, Value)>,
+    ) -> Result<(), String> {
+        let place = if shape.ahead == Ahead::Panel { self.result_place()? } else { None };
         let shape = DotShape { result: place.map_or(0, |place| lines(&shape, place, width)), ..shape };
-        self.call_dot_with(width, shape, words, &place.map_or(Vec::new(), |place| vec![place.start, place.pitch]))
+        let place = place.map_or(Vec::new(), |place| vec![place.start, place.pitch]);
+        self.call_dot_with(width, shape, words, &place, rows)
     }
 
     fn call_dot_with(
@@ -229,10 +242,16 @@ impl Code<'_, '_> {
         shape: DotShape,
         words: [Value; 8],
         place: &[Value],
+        rows: Option<(Value, Value)>,
     ) -> Result<(), String> {
         let leaf = self.leaves.of_kind(LeafKind::Dot(width, shape));
-        let in_order = self.in_order();
-        self.call_leaf(leaf, &[&words[..], &[in_order], place].concat())
+        let mut words = [&words[..], &[self.in_order()], place].concat();
+        if let (Ahead::Rows, Some((start, pitch))) = (shape.ahead, rows) {
+            let unused = self.int(0);
+            words.resize(usize::try_from(ROWS_ARGUMENT).unwrap_or(0), unused);
+            words.extend([start, pitch]);
+        }
+        self.call_leaf(leaf, &words)
     }
 
     /// The destination of the instruction after a matmul, if it is a store of the unchanged result
@@ -350,14 +369,15 @@ impl Code<'_, '_> {
     fn right(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Option<RightOperand>, String> {
         let bytes = |n: i64| i32::try_from(n).ok().filter(|p| *p < 1 << 24);
         if matches!(t.space, Space::L1(..)) {
-            let start = self.in_scratch(t, scratch)?;
+            let (start, rows) = (self.in_scratch(t, scratch)?, self.next_rows(v)?);
             let pitch = i32::try_from(t.pitch()).ok();
             return Ok(pitch.map(|pitch| RightOperand {
                 start,
                 pitch,
                 elements: Right::F32,
                 scales: None,
-                far: false,
+                ahead: if rows.is_some() { Ahead::Rows } else { Ahead::Nothing },
+                rows,
             }));
         }
         if let Some(data) = self.body.def_inst(v).filter(|d| matches!(d.op, Op::LoadScaled { .. })).cloned() {
@@ -366,16 +386,44 @@ impl Code<'_, '_> {
             // The leaf assumes that a row of scales has as many elements as a row of the panel.
             let pitch = bytes(panel.row).filter(|_| panel.group == panel.row.saturating_mul(4));
             let (start, scales) = (panel.start, Some(panel.scales));
-            return Ok(pitch.map(|pitch| RightOperand { start, pitch, elements, scales, far: false }));
+            let ahead = Ahead::Nothing;
+            return Ok(pitch.map(|pitch| RightOperand { start, pitch, elements, scales, ahead, rows: None }));
         }
         Ok(match self.window(v)? {
             Some((start, [Stride::Const(row), Stride::Const(1)], elem @ (Elem::F32 | Elem::BF16))) => {
                 let (elements, size) = if elem == Elem::F32 { (Right::F32, 4) } else { (Right::Bf16, 2) };
                 let pitch = bytes(row.saturating_mul(size));
-                pitch.map(|pitch| RightOperand { start, pitch, elements, scales: None, far: true })
+                let ahead = Ahead::Panel;
+                pitch.map(|pitch| RightOperand { start, pitch, elements, scales: None, ahead, rows: None })
             }
             _ => None,
         })
+    }
+
+    /// If tile `v` was copied from rows of a buffer: the address of the rows that are copied next,
+    /// and their stride in bytes. After the last rows, these are the first ones in the next columns.
+    fn next_rows(&mut self, v: tile::Value) -> Result<Option<(Value, Value)>, String> {
+        let Some(InstData { op, operands, .. }) = self.body.def_inst(v).cloned() else { return Ok(None) };
+        let (Op::Load { rows: Some(rows), cols: Some(cols) }, [buffer, indices @ ..]) = (op, operands.as_slice())
+        else {
+            return Ok(None);
+        };
+        let (Some(t), Type::Buffer(ty)) = (self.body.ty(v).tile(), self.body.ty(*buffer)) else { return Ok(None) };
+        let (count, width, dim) = (t.rows, t.cols.capacity(), ty.shape.get(rows).cloned());
+        let (_, strides, elem) = self.buffer(*buffer)?;
+        let (Some(Stride::Const(1)), Some(stride), Some(dim), Some(first), Elem::F32) =
+            (strides.get(cols), strides.get(rows), dim, indices.get(rows), elem)
+        else {
+            return Ok(None);
+        };
+        let (start, pitch) = (self.address(*buffer, indices)?, self.stride_bytes(*stride, elem));
+        let (first, count, dim) = (self.index(*first)?, self.extent(count)?, self.dim(&dim)?);
+        let [down, up] = [count, first].map(|n| self.b.ins().imul(n, pitch));
+        let (below, top) = (self.b.ins().iadd(start, down), self.b.ins().isub(start, up));
+        let beside = self.b.ins().iadd_imm_s(top, width * 4);
+        let end = self.b.ins().iadd(first, count);
+        let is_last = self.b.ins().icmp(IntCC::SignedGreaterThanOrEqual, end, dim);
+        Ok(Some((self.b.ins().select(is_last, beside, below), pitch)))
     }
 
     /// Emits a transposition as a call. False if there is no leaf for it.

@@ -43,6 +43,7 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::super::origins::Comments;
 use super::asm::Asm;
+use super::dot_ahead::{Ahead, NEXT};
 use super::registers::{self, at, vector};
 use crate::tile::Width;
 
@@ -64,10 +65,8 @@ pub(super) struct DotShape {
     /// Do all sums start with one constant? Else they start with 0, and the accumulator is added at
     /// the end.
     pub(super) filled: bool,
-    /// Does `b` come from memory, followed by the panel that is read next? That panel is then
-    /// prefetched into L2, a little in each iteration of the inner loop, so that the first register
-    /// tile does not wait for it.
-    pub(super) far: bool,
+    /// The operand that is prefetched meanwhile.
+    pub(super) ahead: Ahead,
     /// Cache lines of a result row that are prefetched for writing; 0 if the destination is
     /// unknown.
     pub(super) result: i32,
@@ -136,10 +135,6 @@ const PAGE: i32 = 4096;
 /// Maximum rows of a register tile whose lines map to one L1 set: one of its 12 ways is left for
 /// other data.
 const ALIASED_ROWS: i32 = 11;
-/// Lines of the next panel that are prefetched in each iteration of the inner loop: half of what an
-/// iteration reads of `b`, or a quarter. With half everywhere, weights were read from memory in
-/// bursts: 12 layers of 768, 128 rows, were 6 % slower on a Granite Rapids.
-const FAR_LINES: i32 = 2;
 
 pub(super) const WORDS: Register = Register::RDI;
 /// Pointers: first row of the tile in `a`, `b` at the current columns, first row of the tile in the
@@ -150,8 +145,6 @@ pub(super) const ACC: Register = Register::R10;
 /// Stride of `a`.
 pub(super) const STRIDE: Register = Register::R11;
 pub(super) const INNER: Register = Register::RSI;
-/// Address of the next prefetch into L2.
-const NEXT: Register = Register::RBX;
 /// Result row at which the next register tile begins, and the row stride in bytes.
 const RESULT: Register = Register::RDX;
 const RESULT_PITCH: Register = Register::RCX;
@@ -164,7 +157,7 @@ const SCALES: Register = Register::R15;
 /// In the red zone (nothing is called here): remaining tiles with one more row, end of the
 /// prefetched range, remaining tiles, height of the lower tiles. The remaining steps are at -8.
 const HIGH: i32 = -16;
-const END: i32 = -24;
+pub(super) const END: i32 = -24;
 const TILES: i32 = -32;
 const LOW: i32 = -40;
 /// Also there: the result row of the next tile, if sums are stored directly.
@@ -223,7 +216,7 @@ pub(super) struct Dot {
 }
 
 impl Dot {
-    fn vector_bytes(&self) -> i32 {
+    pub(super) fn vector_bytes(&self) -> i32 {
         registers::bytes(self.width)
     }
 
@@ -318,13 +311,7 @@ impl Dot {
             load(self, RESULT, 9);
             load(self, RESULT_PITCH, 10);
         }
-        if self.shape.far {
-            // The panel after `b`, of the same size.
-            self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, Register::RAX, INNER, self.shape.b_pitch));
-            self.asm.emit(Instruction::with2(Code::Lea_r64_m, NEXT, MemoryOperand::with_base_index(B, Register::RAX)));
-            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, Register::RAX, NEXT));
-            self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, END), Register::RAX));
-        }
+        self.start_prefetches(first);
 
         let next = self.asm.here();
         let heights: Vec<_> = (1..=self.most_rows()).map(|h| (h, self.asm.label())).collect();
@@ -363,12 +350,7 @@ impl Dot {
         }
         self.start_sums(height, vectors);
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, B_ROW, B));
-        if self.shape.far {
-            // Stop at the end: prefetching cached lines again costs almost nothing, but the lines
-            // after it may not be needed.
-            self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
-            self.asm.emit(Instruction::with2(Code::Cmovae_r64_rm64, NEXT, B));
-        }
+        self.stop_prefetches();
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, POINTERS[0], A));
         self.set_pointers(height);
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, STEPS, INNER));
@@ -618,10 +600,10 @@ impl Dot {
         let spare = registers::count(self.width) - height * vectors - taken * vectors - table;
         let turns = spare.clamp(1, 4);
         let mut turn = 0;
-        let fetches = self.shape.far && count == unroll(self.shape.b_pitch);
+        let is_whole = count == unroll(self.shape.b_pitch);
         for u in 0..count {
-            if fetches && u < FAR_LINES {
-                self.asm.emit(Instruction::with1(Code::Prefetcht1_m8, at(NEXT, LINE * u)));
+            if is_whole {
+                self.prefetch_step(vectors, u);
             }
             for v in 0..vectors {
                 self.column(height, vectors, v, u);
@@ -640,8 +622,8 @@ impl Dot {
         }
         let rows_of_b = if self.shape.right == Right::Nibbles { (count + 1) / 2 } else { count };
         self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B_ROW, rows_of_b * self.shape.b_pitch));
-        if fetches {
-            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, NEXT, LINE * FAR_LINES));
+        if is_whole {
+            self.advance_prefetches();
         }
         if self.shape.inner_dense {
             let groups = usize::try_from((height + 2) / 3).unwrap_or(1);

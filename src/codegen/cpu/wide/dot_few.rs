@@ -28,6 +28,7 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::asm::Label;
 use super::dot::{ACC, B_ROW, Dot, INNER, LINE, POINTERS, Prefetch, Right, STEPS, STRIDE, UNROLL, WORDS};
+use super::dot_ahead::Ahead;
 use super::registers::at;
 
 /// Pages of a window, which are prefetched in turn.
@@ -48,7 +49,7 @@ impl Dot {
         let plain = matches!(self.shape.right, Right::F32 | Right::Bf16 | Right::Pairs);
         // An unrolled iteration must read a multiple of one line per page.
         let whole = self.round() * self.shape.b_pitch % (PLACES * LINE) == 0;
-        self.shape.far && self.shape.vectors <= 2 && plain && whole
+        self.shape.ahead == Ahead::Panel && self.shape.vectors <= 2 && plain && whole
     }
 
     /// Unroll factor.
@@ -76,7 +77,7 @@ impl Dot {
         }
         // The generic steps must not prefetch here; the result is too small to need prefetching.
         let shape = self.shape;
-        (self.shape.far, self.shape.result) = (false, 0);
+        (self.shape.ahead, self.shape.result) = (Ahead::Nothing, 0);
         let kept = self.asm.label();
         let passing = height.min(PASSING_ROWS);
         self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, at(WORDS, 64), 2));

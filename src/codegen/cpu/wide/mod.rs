@@ -32,6 +32,7 @@ mod amx;
 mod asm;
 mod call;
 mod dot;
+mod dot_ahead;
 mod dot_bytes;
 mod dot_few;
 mod dot_group;

@@ -11,6 +11,7 @@ use super::super::code::{Code, Stride};
 use super::amx::TilesShape;
 use super::call::{UNFIT, pitch, vectors};
 use super::dot::{DotShape, Right};
+use super::dot_ahead::Ahead;
 use super::leaves::LeafKind;
 use super::pair_rows::PairRowsShape;
 use crate::shape::Elem;
@@ -92,11 +93,11 @@ impl Code<'_, '_> {
             right: Right::Pairs,
             groups: false,
             filled: p.filled,
-            far: p.far,
+            ahead: if p.far { Ahead::Panel } else { Ahead::Nothing },
             result: 0,
             direct: false,
         };
-        self.call_dot(level.width(), shape, [a, a_stride, b, target, rows, pairs, nothing, nothing])
+        self.call_dot(level.width(), shape, [a, a_stride, b, target, rows, pairs, nothing, nothing], None)
     }
 
     /// The panel of a right operand, if full vectors can be loaded from it: start address, bytes

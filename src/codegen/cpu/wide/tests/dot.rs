@@ -2,6 +2,7 @@
 //! right operand.
 
 use super::super::dot::{DotShape, Right, dot};
+use super::super::dot_ahead::Ahead;
 use super::super::dot_group::{GroupShape, dot_group, most_rows};
 use super::super::testing::{Executable, listing};
 use crate::tile::Cpu;
@@ -17,8 +18,8 @@ fn numbers(n: usize, seed: u32) -> Vec<f32> {
 
 /// Arguments of a matmul leaf: `a` and its row stride in elements, `b`, the accumulator, rows and
 /// inner extent. The sums start with 0, there are no scales, and the first prefetch order is used.
-fn words<B>((a, stride): (&[f32], usize), b: &[B], acc: &mut [f32], (rows, inner): (usize, usize)) -> [u64; 12] {
-    let mut words = [0; 12];
+fn words<B>((a, stride): (&[f32], usize), b: &[B], acc: &mut [f32], (rows, inner): (usize, usize)) -> [u64; 14] {
+    let mut words = [0; 14];
     words[..6].copy_from_slice(&[
         a.as_ptr() as u64,
         4 * stride as u64,
@@ -35,6 +36,8 @@ const SCALES: usize = 6;
 const FIRST: usize = 7;
 const WAY: usize = 8;
 const RESULT: usize = 9;
+/// Address and stride of the rows that are prefetched.
+const ROWS: usize = 12;
 
 /// Runs the leaf on `rows` x `inner` by `cols`, and compares each element with its FMA chain, bit
 /// for bit: from a constant, or from 0 with the previous contents added last. Memory around the
@@ -57,7 +60,7 @@ fn check_with_stride(
     let cols = vectors * lanes;
     let (b_row, acc_row, guard) = (cols + lanes, cols + 3, 64);
     let bytes = |n: usize| i32::try_from(4 * n).expect("a small number");
-    let shape = DotShape {
+    let shape = |ahead| DotShape {
         inner_dense,
         b_pitch: bytes(b_row),
         acc_pitch: bytes(acc_row),
@@ -65,14 +68,17 @@ fn check_with_stride(
         right: Right::F32,
         groups: false,
         filled,
-        far: true,
+        ahead,
         // Some receive the address of the result.
         result: if filled { 2 } else { 0 },
         direct: false,
     };
-    let (code, comments) = dot(level.width(), shape, true).expect("it can be encoded");
-    assert!(listing(&code, &comments).contains("vfmadd231ps"));
-    let Some(leaf) = Executable::new(level, &code) else { return };
+    let leaf = |ahead| {
+        let (code, comments) = dot(level.width(), shape(ahead), true).expect("it can be encoded");
+        assert!(listing(&code, &comments).contains("vfmadd231ps"));
+        Executable::new(level, &code)
+    };
+    let leaves = [Ahead::Panel, Ahead::Rows, Ahead::Nothing].map(leaf);
     let a = numbers(if inner_dense { rows * stride } else { inner * stride }, 1);
     let b = numbers(inner * b_row, 2);
     let start = numbers(rows * acc_row + 2 * guard, 3);
@@ -86,11 +92,13 @@ fn check_with_stride(
         }
     }
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    for in_order in [0, 1, 2] {
+    for (leaf, in_order) in leaves.iter().flatten().flat_map(|leaf| [0, 1, 2].map(|n| (leaf, n))) {
         let mut acc = start.clone();
         let mut words = words((&a, stride), &b, &mut acc[guard..], (rows, inner));
         (words[FIRST], words[WAY]) = (u64::from(0.75f32.to_bits()), in_order);
         (words[RESULT], words[RESULT + 1]) = (words[3], 4 * acc_row as u64);
+        // Only prefetched, so any address will do.
+        (words[ROWS], words[ROWS + 1]) = (u64::MAX - 100, 4096);
         // SAFETY: the buffers have the sizes and strides of the arguments.
         unsafe { leaf.call(&words) };
         let what = format!("{} {inner_dense} {rows} x {inner} x {cols}, {in_order}", level.name());
@@ -139,7 +147,7 @@ fn rows_a_page_apart() {
 /// Prefetching and tile heights do not change results, so this checks the code.
 #[test]
 fn what_is_fetched_ahead() {
-    let text_of = |level: Cpu, inner_dense, result, far| {
+    let text_of = |level: Cpu, inner_dense, result, ahead| {
         let (b_pitch, right) = (4 * 32, Right::F32);
         let shape = DotShape {
             inner_dense,
@@ -149,7 +157,7 @@ fn what_is_fetched_ahead() {
             right,
             groups: false,
             filled: true,
-            far,
+            ahead,
             result,
             direct: false,
         };
@@ -160,7 +168,7 @@ fn what_is_fetched_ahead() {
     for (level, heights) in [(Cpu::AVX512, 14), (Cpu::AVX2, 6)] {
         for result in [0, 1, 2] {
             // Every line of every row of a register tile, before the inner loop.
-            let text = text_of(level, true, result, true);
+            let text = text_of(level, true, result, Ahead::Panel);
             let lines = usize::try_from(result).expect("a small number");
             let rows = heights * (heights + 1) / 2;
             assert_eq!(count(&text, "prefetchw [rdx]"), rows * lines.min(1), "{}", level.name());
@@ -172,15 +180,20 @@ fn what_is_fetched_ahead() {
             // Two lines of the next panel in each height's loop.
             assert_eq!(count(&text, "prefetcht1 [rbx"), 2 * heights, "{}", level.name());
         }
-        let near = text_of(level, true, 0, false);
+        // Two rows of what is copied next in each height's loop, of 128 or 64 bytes.
+        let rows = text_of(level, true, 0, Ahead::Rows);
+        let lines = if level == Cpu::AVX512 { 2 } else { 1 };
+        assert_eq!(count(&rows, "prefetcht1 [rbx"), 2 * lines * heights, "{}", level.name());
+        assert_eq!(count(&rows, "add rbx,[rsp-38h]"), 2 * heights, "{}", level.name());
+        let near = text_of(level, true, 0, Ahead::Nothing);
         assert_eq!(count(&near, "prefetch"), 0, "{}", level.name());
         // Page-multiple strides are checked at run time if a tile may have more rows than the cache
         // has ways.
         let pages = |text: &str| count(text, "test r11,0FFFh") + count(text, "cmove rcx,rdx");
         assert_eq!(pages(&near), if level == Cpu::AVX512 { 2 } else { 0 }, "{}", level.name());
-        assert_eq!(pages(&text_of(level, false, 0, false)), 0, "{}", level.name());
+        assert_eq!(pages(&text_of(level, false, 0, Ahead::Nothing)), 0, "{}", level.name());
         // Few rows: non-temporal, four pages in turn, or in order.
-        let few = text_of(level, true, 2, true);
+        let few = text_of(level, true, 2, Ahead::Panel);
         let (passing, rest) =
             few.split_once("memory at several pages at once").expect("all prefetch orders are present");
         let (pages, order) =
@@ -280,7 +293,7 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                     right,
                     groups: right.scaled() && level.sums_bytes(),
                     filled: false,
-                    far: true,
+                    ahead: Ahead::Panel,
                     result: 0,
                     direct: false,
                 };
@@ -345,7 +358,7 @@ fn rounded_groups(level: Cpu, right: Right) {
         right,
         groups: true,
         filled: true,
-        far: true,
+        ahead: Ahead::Panel,
         result: 0,
         direct: false,
     };
@@ -405,7 +418,7 @@ fn sums_go_to_the_result() {
             right: Right::F32,
             groups: false,
             filled,
-            far,
+            ahead: if far { Ahead::Panel } else { Ahead::Nothing },
             result: if far { 2 } else { 0 },
             direct: true,
         };

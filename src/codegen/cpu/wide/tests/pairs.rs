@@ -5,6 +5,7 @@ use half::bf16;
 
 use super::super::amx::{TilesShape, tiles};
 use super::super::dot::{DotShape, Right, dot};
+use super::super::dot_ahead::Ahead;
 use super::super::testing::{Executable, decodes, has, listing};
 use super::emulator::{Counts, Emulator};
 use crate::tile::Cpu;
@@ -193,7 +194,7 @@ fn products_of_pairs() {
                 right: Right::Pairs,
                 groups: false,
                 filled,
-                far: true,
+                ahead: Ahead::Panel,
                 result: 0,
                 direct: false,
             };
