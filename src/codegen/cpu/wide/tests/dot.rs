@@ -436,7 +436,7 @@ fn sums_go_to_the_result() {
             let mut words = words((&a, inner), &b, &mut scratch, (rows, inner));
             (words[FIRST], words[WAY]) = (u64::from(0.25f32.to_bits()), in_order);
             let place = result[guard..].as_mut_ptr() as u64;
-            words[RESULT..].copy_from_slice(&[place, 4 * pitch as u64, (1 << columns) - 1]);
+            words[RESULT..ROWS].copy_from_slice(&[place, 4 * pitch as u64, (1 << columns) - 1]);
             // SAFETY: the operands have these extents.
             unsafe { leaf.call(&words) };
             assert!(result.iter().zip(&want).all(|(x, y)| x.to_bits() == y.to_bits()), "{what}");
