@@ -7,9 +7,9 @@ mod options;
 mod values;
 
 pub use options::{
-    BenchOptions, CallOptions, CheckOptions, CompareOptions, CompileOptions, CompletionsOptions, ExplainOptions, FixOptions, FmtOptions,
-    FunctionOptions, GenerateOptions, ImportOptions, ListOptions, MessageOptions, OpsOptions, OptOptions, PassOptions,
-    ProgramOptions, RefOptions, RunOptions, StdOptions, TargetOptions,
+    BenchOptions, CallOptions, CheckOptions, CompareOptions, CompileOptions, CompletionsOptions, ExplainOptions,
+    FixOptions, FmtOptions, FunctionOptions, GenerateOptions, ImportOptions, ListOptions, MessageOptions, OpsOptions,
+    OptOptions, PassOptions, ProgramOptions, RefOptions, RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
@@ -118,8 +118,12 @@ impl CommandLine {
         let Command::Compare(mut other) = found.command else { return Ok(self) };
         // A dimension that is bound again has its last value.
         let dims = std::mem::take(&mut other.program.dims);
-        other.program.dims =
-            dims.iter().enumerate().filter(|(i, d)| !dims[i + 1..].iter().any(|o| o.name == d.name)).map(|(_, d)| d.clone()).collect();
+        other.program.dims = dims
+            .iter()
+            .enumerate()
+            .filter(|(i, d)| !dims[i + 1..].iter().any(|o| o.name == d.name))
+            .map(|(_, d)| d.clone())
+            .collect();
         if other.call != own.call {
             let text = "both sides have the same arguments: they come before `--with`";
             return Err(CommandLine::command().error(ErrorKind::ArgumentConflict, text));

@@ -78,7 +78,7 @@ pub(super) fn given(
         }
     }
     let mut args = Vec::new();
-    for arg in &declared {
+    for arg in declared {
         args.push(match options.input.iter().find(|input| input.name == arg.name).map(|input| &input.value) {
             Some(Input::File(path)) => {
                 s.reads(path);

@@ -7,7 +7,8 @@ use super::frame::{Frame, RuntimeValue, buffer, get, index, indices, set};
 use super::kernel::{KernelRun, Next, jump, scalar_operation};
 use super::memory::{Storage, View};
 use super::{
-    Argument, Budget, Call, EvalError, Limits, Others, Outcome, Runs, States, Watch, broken, dim, fail, launches, located,
+    Argument, Budget, Call, EvalError, Limits, Others, Outcome, Runs, States, Watch, broken, dim, fail, launches,
+    located,
 };
 use crate::interface::param_named;
 use crate::shape::{ADDRESS_BITS, Dim, Fact};
