@@ -9,7 +9,7 @@ mod values;
 pub use options::{
     BenchOptions, CallOptions, CheckOptions, CompareOptions, CompileOptions, CompletionsOptions, ExplainOptions,
     FixOptions, FmtOptions, FunctionOptions, GenerateOptions, ImportOptions, ListOptions, MessageOptions, OpsOptions,
-    OptOptions, PassOptions, ProgramOptions, RefOptions, RunOptions, StdOptions, TargetOptions,
+    OptOptions, PassOptions, ProgramOptions, ReduceOptions, RefOptions, RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
@@ -155,6 +155,7 @@ impl CommandLine {
             | Command::Function(_)
             | Command::Import(_)
             | Command::Ops(_)
+            | Command::Reduce(_)
             | Command::Ref(_)
             | Command::List(_)
             | Command::Lsp { .. }
@@ -189,6 +190,8 @@ pub enum Command {
     Generate(GenerateOptions),
     /// Find the first value that differs between two ways to compute a program
     Compare(CompareOptions),
+    /// Make a program smaller as long as it stays interesting: an error, a wrong number
+    Reduce(ReduceOptions),
     /// Time each kernel of an entry point and compare with the limits of the machine
     Bench(BenchOptions),
     /// Run passes on graph IR (`.air`), or steps of the schedule on tile IR (`.tir`)

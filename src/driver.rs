@@ -29,6 +29,7 @@ mod opt;
 mod outputs;
 mod passes;
 mod record;
+mod reduce;
 mod reference;
 mod running;
 mod session;
@@ -50,6 +51,7 @@ use observed::Observed;
 pub use ops::ops;
 pub use opt::opt;
 pub use passes::{broken_pass, pass_options};
+pub use reduce::reduce;
 pub use reference::{explain, reference};
 pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
 

@@ -10,6 +10,7 @@ use super::values::{
 };
 use clap::Args;
 use clap_complete::Shell;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// `attnc model.attn -o model.so`
@@ -191,6 +192,38 @@ pub struct CompareOptions {
     /// The options of the other side, from `with`.
     #[arg(skip)]
     pub other: Option<Box<CompareOptions>>,
+}
+
+/// `attnc reduce model.attn -- sh -c 'attnc {} 2>&1 | grep -q E0301'`
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Interesting")]
+pub struct ReduceOptions {
+    /// The program: `.attn`, `.air`, `.tir`; `-` is stdin
+    #[arg(help_heading = "Arguments")]
+    pub file: PathBuf,
+    /// It is interesting if this command exits with 0; `{}` becomes the path of the program
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
+    pub command: Vec<OsString>,
+    /// It is interesting if it has this diagnostic, and no errors of kinds that it did not have
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["compare", "command"])]
+    pub error: Option<String>,
+    /// It is interesting if `attnc compare` with these options says that values differ; all words
+    /// after it are options
+    #[arg(long, value_name = "OPTIONS", num_args = 1.., allow_hyphen_values = true, conflicts_with = "command")]
+    pub compare: Vec<String>,
+    /// How long a command may run
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    pub timeout: f64,
+    /// The smaller program, which appears as a whole; stdout if omitted
+    #[arg(short, long, value_name = "PATH", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+    /// Number of tests at the same time, which does not affect the result; one per processor if
+    /// omitted
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    pub jobs: Option<u32>,
+    /// Messages.
+    #[command(flatten)]
+    pub messages: MessageOptions,
 }
 
 /// `attnc run model.attn --input x=a.npy`

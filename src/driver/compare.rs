@@ -74,9 +74,9 @@ pub(super) fn compared(s: &mut Session, options: &CompareOptions) -> Result<Repo
     let mut one = Side::read(s, options, None)?;
     let other = other(options);
     let mut two = Side::read(s, &other, Some(&one))?;
-    let inputs = Inputs::read(s, &one, options)?;
     one.prepare(s)?;
     two.prepare(s)?;
+    let inputs = Inputs::read(s, &one, options)?;
     Report::of_sides(s, &one, &two, &inputs, options.bound)
 }
 

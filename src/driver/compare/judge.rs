@@ -36,8 +36,9 @@ pub(super) struct Verdict {
     pub(super) elements: usize,
     /// How many differ.
     pub(super) differ: usize,
-    /// How many have no bound, though they are not equal.
+    /// How many have no bound, though they are not equal, and the first of them.
     pub(super) open: usize,
+    pub(super) first_open: Option<(Vec<usize>, [f64; 2])>,
     /// The largest distance of those that agree.
     pub(super) near: f64,
     /// The first that differs.
@@ -94,6 +95,7 @@ pub(super) fn judge(tensors: [&Tensor; 2], bounds: [Option<Bounds<'_>>; 2], refe
         let units = match () {
             () if bound.is_infinite() && most > 0.0 => {
                 verdict.open += 1;
+                verdict.first_open.get_or_insert_with(|| (index(at, one.shape()), [*x, *y]));
                 continue;
             }
             () if far.is_nan() => f64::INFINITY,
@@ -134,7 +136,7 @@ fn element(bounds: Bounds<'_>, at: usize) -> Option<Bounded> {
         Data::Int(list) => Bounded::exact(*list.get(at)? as f64),
         Data::Bool(list) => Bounded::exact(f64::from(u8::from(*list.get(at)?))),
     };
-    if bounds.doubtful {
+    if bounds.doubtful || found.error.is_nan() {
         found.error = f64::INFINITY;
     }
     Some(found)

@@ -34,13 +34,13 @@ pub(super) fn align(one: &Values, two: &Values, origin: bool, file: bool) -> Pai
     if origin && is_graph {
         found.by(|w| w.value.map(|v| (v.as_u32(), w.ty.clone())));
     }
+    let place = |w: &Watched| (w.loc.line > 0).then(|| (w.loc.file, w.loc.line, w.loc.column));
     if file && is_graph {
-        let place = |w: &Watched| (w.loc.line > 0).then(|| (w.loc.file, w.loc.line, w.loc.column));
         found.by(|w| Some((place(w)?, w.op.clone(), w.ty.clone())));
         found.by(|w| Some((place(w)?, w.ty.clone())));
     } else if file {
-        let place = |w: &Watched| (w.loc.line > 0).then(|| (w.loc.file, w.loc.line, w.loc.column));
-        found.by(|w| Some((place(w)?, w.ty.clone())));
+        // A launch may write a tensor as one axis.
+        found.by(|w| Some((place(w)?, w.size.0.name(), w.size.1.to_string())));
     } else {
         found.in_order();
     }

@@ -92,7 +92,9 @@ pub(in crate::driver) struct Report {
     failed: [Option<String>; 2],
     /// Numbers of values and of results that were compared.
     compared: (usize, usize),
+    /// Numbers that differ and have no bound, and the first of them.
     open: usize,
+    first_open: Option<(String, Vec<usize>, [f64; 2])>,
     near: f64,
     /// Inner values that differ though what they lead to agrees.
     moved: usize,
@@ -152,6 +154,13 @@ impl Report {
             let bounds = [ran[0].bounds(n, which[0]), ran[1].bounds(n, which[1])];
             let verdict = judge([x, y], bounds, reference, most);
             self.open += verdict.open;
+            if let (None, Some(first)) = (&self.first_open, &verdict.first_open) {
+                let name = match which[0] {
+                    Which::Result(i) => format!("result {i}"),
+                    Which::Inner(path) => path.clone(),
+                };
+                self.first_open = Some((name, first.0.clone(), first.1));
+            }
             self.near = self.near.max(verdict.near);
             Some((verdict, x.shape().to_vec()))
         };
@@ -198,8 +207,16 @@ impl Report {
             }
         }
         self.compared.1 += results;
-        let kept = self.kept(inner, &pairs, other, (&wrong, &agree), !named.is_empty());
-        self.findings = kept.into_iter().chain(named).collect();
+        let mut kept = self.kept(inner, &pairs, other, (&wrong, &agree), !named.is_empty());
+        // A result is an inner value too.
+        for finding in named {
+            let own = |k: &&mut Finding| !k.lines[0].is_empty() && k.lines[0] == finding.lines[0];
+            match kept.iter_mut().find(own) {
+                Some(same) => same.name = finding.name,
+                None => kept.push(finding),
+            }
+        }
+        self.findings = kept;
     }
 
     /// The inner values that count, in the order in which they are computed.
@@ -283,10 +300,10 @@ impl Report {
                 let _ = writeln!(text, "{} differ on the way to results that agree", plural(self.moved, "value"));
             }
         }
-        if self.open > 0 {
+        if let Some((name, index, [one, two])) = &self.first_open {
             let _ = writeln!(
                 text,
-                "numbers that differ and have no bound: {} (0 times NaN or infinity, an overflow, a choice by rounding)",
+                "numbers that differ and may, as they have no bound: {}, the first {name} {index:?}: one {one}, two {two}",
                 self.open
             );
         }
@@ -376,7 +393,10 @@ impl Finding {
         }
         let elements = [&self.verdict.first, &self.verdict.worst];
         for (n, element) in elements.into_iter().enumerate() {
-            if let Some(element) = element.as_ref().filter(|_| n == 0 || self.verdict.first != self.verdict.worst) {
+            if let Some(element) = element
+                .as_ref()
+                .filter(|e| n == 0 || self.verdict.first.as_ref().is_some_and(|first| first.index != e.index))
+            {
                 element_text(element, self.stacked, text);
             }
         }
@@ -421,7 +441,10 @@ fn element_text(e: &Element, stacked: usize, text: &mut String) {
     let at = if iteration.is_empty() { String::new() } else { format!("iteration {iteration:?}, ") };
     let [one, two] = e.numbers;
     let far = match e.units {
-        units if units.is_infinite() => "not within any bound".to_string(),
+        _ if one.is_nan() || two.is_nan() || one.is_infinite() || two.is_infinite() => {
+            "no bound admits both".to_string()
+        }
+        units if units.is_infinite() => "they must be equal".to_string(),
         units => format!("{units:.1} bounds of {:.1e} apart", e.bound),
     };
     let _ = writeln!(text, "  {at}at {index:?}: one {one}, two {two}: {far}");

@@ -57,7 +57,10 @@ fn each(inputs: &Inputs, caller: &mut Caller<'_>) -> Run {
 
 /// Runs a side.
 pub(super) fn run(s: &mut Session, side: &Side, inputs: &Inputs) -> Result<Run, CommandError> {
-    let model = side.describe(s)?;
+    let model = match &side.program {
+        Program::Graph { watched, .. } => stages::describe(s, &watched.interface(), &watched.model, &watched.doc)?,
+        Program::Tile(_) => side.describe(s)?,
+    };
     match (&side.program, side.backend()) {
         (Program::Graph { watched, .. }, Backend::Interp) => interpreted(s, watched, &model, inputs),
         (Program::Graph { watched, .. }, Backend::Tile | Backend::PtxSim) => tiled(s, side, watched, &model, inputs),
@@ -156,7 +159,6 @@ fn compiled(
     let failed = |s: &mut Session, text: String| s.fail(Diagnostic::error(codes::CALL, text));
     let mut plain = open.session().map_err(|error| failed(s, error.text))?;
     let mut tapped = open.session().map_err(|error| failed(s, error.text))?;
-    let has_taps = model.entries.iter().any(|entry| !entry.taps.is_empty());
     Ok(each(inputs, &mut |called| {
         let Some((function, args)) = called else {
             plain.reset().and_then(|()| tapped.reset()).map_err(|error| error.text)?;
@@ -164,11 +166,8 @@ fn compiled(
         };
         let entry = open.entry(function).map_err(|error| error.text)?;
         let results = plain.call(entry, args).map_err(|error| error.text)?;
-        if !has_taps {
-            return Ok(Called { results, inner: BTreeMap::new() });
-        }
-        let own = model.entries.iter().find(|e| e.name == function);
-        let globs: &[&str] = if own.is_some_and(|e| e.taps.is_empty()) { &[] } else { &["*"] };
+        let has_taps = model.entries.iter().any(|e| e.name == function && !e.taps.is_empty());
+        let globs: &[&str] = if has_taps { &["*"] } else { &[] };
         let (_, taps) = tapped.call_with_taps(entry, args, globs).map_err(|error| error.text)?;
         Ok(Called { results, inner: taps.into_iter().collect() })
     }))

@@ -6,7 +6,7 @@
 
 use crate::ir::{self, Cfg, Function, Inst, Loc, Op, Terminator, Type, Value, ValueDef, in_range};
 use crate::scalar::CmpOp;
-use crate::shape::Dim;
+use crate::shape::{Dim, Elem};
 use crate::tile::{self, ParamMode, PlanOp, PlanVariant};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +24,8 @@ pub(super) struct Watched {
     pub(super) op: String,
     /// Its type, with the names of dimensions.
     pub(super) ty: String,
+    /// Its element type and number of elements.
+    pub(super) size: (Elem, Dim),
     /// Its line in the text form.
     pub(super) line: String,
     /// Its position in the text, after that of each loop around it; whether the loop is stacked.
@@ -134,7 +136,10 @@ fn taps(module: &ir::Module, base: &Function, line: &dyn Fn(Inst) -> String) -> 
             let data = base.inst(*i);
             let (Some(v), false) = (data.result, is_trivial(&data.op)) else { continue };
             let Type::Tensor(ty) = base.ty(v) else { continue };
-            if ty.shape.iter().any(|d| mentions(d, &lengths)) {
+            // A comparison of indices decides a branch, and is in no buffer.
+            let of_indices =
+                matches!(data.op, Op::Compare(_)) && data.operands.iter().any(|o| *base.ty(*o) == Type::Index);
+            if of_indices || ty.shape.iter().any(|d| mentions(d, &lengths)) {
                 continue;
             }
             let path = format!("%{}", v.as_u32());
@@ -148,12 +153,18 @@ fn taps(module: &ir::Module, base: &Function, line: &dyn Fn(Inst) -> String) -> 
             let place = if data.loc.line > 0 { data.loc.text(&module.name, &module.files) } else { String::new() };
             let mut order = order.clone();
             order.push((position, false));
+            let size = (ty.elem, product(&ty.shape));
             let (op, ty, line) = (op.to_string(), ty.to_string(), line(*i));
-            list.push(Watched { path, value: Some(v), loc: data.loc, place, op, ty, line, order });
+            list.push(Watched { path, value: Some(v), loc: data.loc, place, op, ty, size, line, order });
         }
         f.block_mut(*b).insts = insts;
     }
     (f, list)
+}
+
+/// The product of extents.
+fn product(shape: &[Dim]) -> Dim {
+    shape.iter().fold(Dim::one(), |n, d| n.mul(d))
 }
 
 fn mentions(d: &Dim, names: &BTreeSet<std::sync::Arc<str>>) -> bool {
@@ -215,6 +226,7 @@ pub(super) fn launches(module: &tile::Module) -> BTreeMap<String, Values> {
                     place,
                     op: kernel.clone(),
                     ty: format!("{}[{}]", ty.elem, shape.join(", ")),
+                    size: (ty.elem, product(&ty.shape)),
                     line: line.clone(),
                     order: vec![(position, false)],
                 });

@@ -22,7 +22,10 @@ pub(super) fn passes(s: &mut Session, options: &CompareOptions) -> Result<Report
     let Some(written) = first.graph() else {
         return Err(command_line_error("tile IR has no passes; `--passes` takes .attn and .air files"));
     };
-    let inputs = Inputs::read(s, &first, &options)?;
+    // What integers index is known of operations alone, not of gradients.
+    let mut last = Side::of_graph(&options, written.clone());
+    last.prepare(s)?;
+    let inputs = Inputs::read(s, &last, &options)?;
     s.stage("passes");
     let pass_options = pass_options(&options.target, &options.passes)?;
     let mut states: Vec<(usize, String, ir::Module)> = vec![(0, String::new(), written.clone())];
