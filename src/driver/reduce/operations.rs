@@ -13,7 +13,7 @@ use super::{Candidate, Changes};
 use crate::interface::ArgDecl;
 use crate::ir::{self, Function, Scalar, Type};
 use crate::source::{FileId, Loc};
-use crate::ssa::{Block, Body, Dialect, Inst, Terminator, Value, dce};
+use crate::ssa::{Block, Body, Dialect, Inst, Terminator, Value, remove_dead};
 use crate::tile::{self, verify::VerifiedModule};
 use cranelift_entity::SecondaryMap;
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ pub(super) fn tile_kinds() -> Vec<Box<dyn Changes>> {
     kinds::<tile::Module>()
 }
 
-fn kinds<M: Reducible>() -> Vec<Box<dyn Changes>> {
+fn kinds<M: Reducible + 'static>() -> Vec<Box<dyn Changes>> {
     [What::Functions, What::Branches, What::Effects, What::Values]
         .into_iter()
         .map(|what| Box::new(Kind::<M>(what, std::marker::PhantomData)) as Box<dyn Changes>)
@@ -180,7 +180,7 @@ fn replace<D: Dialect>(body: &mut Body<D>, v: Value, by: Value) {
 fn clean_body<D: Dialect>(body: &mut Body<D>) {
     let reached: BTreeSet<Block> = body.reverse_postorder().into_iter().collect();
     body.layout.retain(|b| reached.contains(b));
-    dce::remove_dead(body);
+    remove_dead(body);
     // A block that only one jump reaches becomes the end of that one's.
     let mut at = 0;
     while let Some(b) = body.layout.get(at).copied() {

@@ -366,7 +366,7 @@ impl Edits {
                 let simple = ["0.0", "1.0"].into_iter().filter(|simple| *simple != text);
                 self.numbers.extend(simple.map(|simple| vec![(e.span.range(), simple.to_string())]));
             }
-            ExprKind::Name(name) => self.mentioned.push((name.clone(), e.span)),
+            ExprKind::Name(name) => self.mentioned.push((name.name.clone(), e.span)),
             _ => {
                 let given = self.given.iter().map(String::as_str).chain(["0.0", "1", "true"]);
                 self.expressions.extend(given.map(|by| vec![(e.span.range(), by.to_string())]));
@@ -381,7 +381,7 @@ impl Edits {
             }
             ExprKind::Call { callee, generics, args } => {
                 let name = match &callee.kind {
-                    ExprKind::Name(name) => name.clone(),
+                    ExprKind::Name(name) => name.name.clone(),
                     ExprKind::Field { name, .. } => name.name.clone(),
                     _ => String::new(),
                 };
