@@ -1,6 +1,6 @@
 //! Changes of a text that is no program: removes lines, and words.
 //!
-//! In: any text. Out: it without some lines, or without some tokens. For programs with syntax
+//! In: any text. Out: it without some lines, brackets or tokens. For programs with syntax
 //! errors, and for formats that have no reader here.
 
 use super::super::outputs::Source;
@@ -14,6 +14,7 @@ use std::ops::Range;
 pub(super) fn kinds(source: Source) -> Vec<Box<dyn Changes>> {
     let mut kinds: Vec<Box<dyn Changes>> = vec![Box::new(Lines)];
     if source == Source::Program {
+        kinds.push(Box::new(Brackets));
         kinds.push(Box::new(Tokens));
     }
     kinds
@@ -55,6 +56,49 @@ impl Changes for Tokens {
 
     fn make(&self, text: &str, first: usize, n: usize) -> Candidate {
         cut(text, tokens(text).get(first..first + n)?.iter().map(|range| (range.clone(), String::new())).collect())
+    }
+}
+
+/// Removes a pair of brackets with what is between them, or alone.
+struct Brackets;
+
+impl Brackets {
+    /// Pairs of tokens that are brackets.
+    fn pairs(text: &str) -> Vec<(Range<usize>, Range<usize>)> {
+        let (mut open, mut pairs): (Vec<(char, Range<usize>)>, Vec<_>) = Default::default();
+        for token in tokens(text) {
+            match text.get(token.clone()).and_then(|word| word.chars().next()) {
+                Some(sign @ ('(' | '[' | '{')) => open.push((sign, token)),
+                Some(sign @ (')' | ']' | '}')) => {
+                    let own = if sign == ')' { '(' } else { char::from(sign as u8 - 2) };
+                    if let Some(at) = open.iter().rposition(|(sign, _)| *sign == own) {
+                        pairs.push((open.remove(at).1, token));
+                    }
+                }
+                _ => {}
+            }
+        }
+        pairs.sort_by_key(|(open, _)| open.start);
+        pairs
+    }
+}
+
+impl Changes for Brackets {
+    fn name(&self) -> &'static str {
+        "brackets"
+    }
+
+    fn count(&self, text: &str) -> usize {
+        2 * Brackets::pairs(text).len()
+    }
+
+    fn make(&self, text: &str, first: usize, n: usize) -> Candidate {
+        let pairs = Brackets::pairs(text);
+        let edits = (first..first + n).filter_map(|i| {
+            let (open, close) = pairs.get(i / 2)?;
+            Some(if i % 2 == 0 { vec![open.start..close.end] } else { vec![open.clone(), close.clone()] })
+        });
+        cut(text, edits.flatten().map(|range| (range, String::new())).collect())
     }
 }
 
