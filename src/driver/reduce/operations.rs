@@ -6,7 +6,7 @@
 //! * `functions`: an entry point, a kernel, a plan, a declaration
 //! * `branches`: a branch always goes one way, so a loop ends, or never begins
 //! * `values`: a value becomes a constant, or an operand of its operation with the same type; in
-//!   graph IR also a new argument of the function
+//!   graph IR also a new argument of the function; a result becomes an operand of its operation
 //! * `effects`: an operation without a result, a result of the function, a condition on dimensions
 
 use super::{Candidate, Changes};
@@ -80,6 +80,8 @@ enum BodyEdit {
     Remove(Inst),
     /// Removes a result of the function.
     Result(usize),
+    /// Returns another value as a result of the function.
+    Return(usize, Value),
     /// Removes an unused argument of the function.
     Unused(usize),
 }
@@ -126,6 +128,7 @@ impl<M: Reducible> Changes for Kind<M> {
 
 /// Changes of a body. `constant`: can a value of this type be a constant?
 fn body_edits<D: Dialect>(body: &Body<D>, what: What, constant: &dyn Fn(&D::Type) -> bool) -> Vec<BodyEdit> {
+    let is_index = |ty: &D::Type| ty.to_string() == "index";
     let mut edits = Vec::new();
     match what {
         What::Functions => {}
@@ -141,10 +144,13 @@ fn body_edits<D: Dialect>(body: &Body<D>, what: What, constant: &dyn Fn(&D::Type
             edits.extend(without.map(|(_, i, _)| BodyEdit::Remove(i)));
         }
         What::Values => {
+            // A counter that does not count would make its loop endless.
+            let jumps = body.layout.iter().flat_map(|b| body.block(*b).terminator.targets());
+            let passed: BTreeSet<Value> = jumps.flat_map(|call| call.args.iter().copied()).collect();
             // From the results backwards: most becomes dead by the first changes.
             let all: Vec<_> = body.insts().collect();
             for (_, i, data) in all.into_iter().rev() {
-                let Some(v) = data.result else { continue };
+                let Some(v) = data.result.filter(|v| !passed.contains(v) || !is_index(body.ty(*v))) else { continue };
                 let same = data.operands.iter().filter(|o| body.ty(**o) == body.ty(v));
                 edits.extend(same.map(|o| BodyEdit::Replace(v, *o)));
                 if constant(body.ty(v)) {
@@ -166,7 +172,8 @@ fn edit_body<D: Dialect>(body: &mut Body<D>, edit: BodyEdit) {
         }
         BodyEdit::Replace(v, by) => replace(body, v, by),
         BodyEdit::Remove(inst) => body.remove_insts(|i, _| i == inst),
-        BodyEdit::Constant(_) | BodyEdit::Argument(_) | BodyEdit::Result(_) | BodyEdit::Unused(_) => {}
+        BodyEdit::Constant(_) | BodyEdit::Argument(_) => {}
+        BodyEdit::Result(_) | BodyEdit::Return(..) | BodyEdit::Unused(_) => {}
     }
 }
 
@@ -174,6 +181,21 @@ fn replace<D: Dialect>(body: &mut Body<D>, v: Value, by: Value) {
     let mut map: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     map[v] = Some(by);
     body.replace_uses(&map);
+}
+
+/// Can every block reach an end? A loop without a way out would never end.
+fn ends<D: Dialect>(body: &Body<D>) -> bool {
+    let mut reach: BTreeSet<Block> = BTreeSet::new();
+    let targets = |b: &Block| body.block(*b).terminator.targets().into_iter().map(|c| c.block).collect::<Vec<_>>();
+    loop {
+        let more = body.layout.iter().copied().filter(|b| !reach.contains(b));
+        let more: Vec<Block> =
+            more.filter(|b| targets(b).is_empty() || targets(b).iter().any(|t| reach.contains(t))).collect();
+        if more.is_empty() {
+            return body.layout.iter().all(|b| reach.contains(b));
+        }
+        reach.extend(more);
+    }
 }
 
 /// Removes unreachable blocks, and what is dead.
@@ -209,6 +231,9 @@ impl Reducible for ir::Module {
     }
 
     fn write(self) -> Option<String> {
+        if !self.functions.iter().all(|f| ends(f)) {
+            return None;
+        }
         ir::verify(&self).ok()?;
         Some(ir::text::print(&self))
     }
@@ -224,6 +249,14 @@ impl Reducible for ir::Module {
             let is_tensor = |ty: &Type| ty.tensor().is_some();
             let mut own = body_edits(f, what, &|ty| is_tensor(ty) && ty.tensor().is_some_and(|t| t.rank() == 0));
             if what == What::Values {
+                let ends = f.layout.iter().filter_map(|b| match &f.block(*b).terminator {
+                    Terminator::Return(list) => Some(list),
+                    _ => None,
+                });
+                for (k, v) in ends.flat_map(|list| list.iter().enumerate()) {
+                    let operands = f.def_inst(*v).into_iter().flat_map(|data| &data.operands);
+                    own.extend(operands.filter(|o| is_tensor(f.ty(**o))).map(|o| BodyEdit::Return(k, *o)));
+                }
                 let lengths = f.lengths_in(&f.layout);
                 for (_, i, data) in f.insts() {
                     let is_own = matches!(data.op, ir::Op::Const(_));
@@ -312,6 +345,19 @@ fn edit_function(f: &mut Function, edit: BodyEdit) {
                 }
             }
         }
+        BodyEdit::Return(n, by) => {
+            let ty = f.tensor(by).cloned();
+            if let (Some(result), Some(ty)) = (f.results.get_mut(n), ty) {
+                (result.ty, result.batch) = (ty, false);
+            }
+            for b in f.layout.clone() {
+                if let Terminator::Return(list) = &mut f.block_mut(b).terminator
+                    && let Some(v) = list.get_mut(n)
+                {
+                    *v = by;
+                }
+            }
+        }
         BodyEdit::Unused(n) => {
             let entry = f.entry();
             let Some(v) = f.block(entry).args.get(n).copied() else { return };
@@ -342,6 +388,9 @@ impl Reducible for tile::Module {
     }
 
     fn write(self) -> Option<String> {
+        if !self.kernels.iter().map(|k| &k.body).chain(self.plans.iter().map(|p| &p.body)).all(ends) {
+            return None;
+        }
         Some(tile::text::print(&*VerifiedModule::new(self).ok()?))
     }
 

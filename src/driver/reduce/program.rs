@@ -7,7 +7,7 @@
 //! * `parts`: items, fields, functions, statements, conditions, comments
 //! * `lists`: an entry of a list; a parameter of a function or a layer goes with its arguments
 //! * `blocks`: a loop or a branch becomes its block
-//! * `names`: a variable becomes its value
+//! * `names`: a variable becomes the value that it is given
 //! * `expressions`: an expression becomes one of its operands, an argument of the function, or a number
 //! * `numbers`: a number becomes a smaller one
 
@@ -19,6 +19,9 @@ use crate::syntax::ast::*;
 use crate::syntax::token::Token;
 use crate::{format, syntax};
 use std::ops::Range;
+
+/// The maximum number of operations in an expression that may replace it.
+const MAX_INSIDE: usize = 24;
 
 /// A change: ranges of the text, and what replaces them.
 type Edit = Vec<(Range<usize>, String)>;
@@ -240,7 +243,9 @@ impl Edits {
         let (mentioned, variables) = (std::mem::take(&mut self.mentioned), std::mem::take(&mut self.variables));
         for (statement, name, value) in variables {
             let by = format!("({})", self.slice(value));
-            let uses = mentioned.iter().filter(|(own, _)| *own == name).map(|(_, span)| (span.range(), by.clone()));
+            let later = |span: Span| span.start >= statement.end;
+            let uses = mentioned.iter().filter(|(own, span)| *own == name && later(*span));
+            let uses = uses.map(|(_, span)| (span.range(), by.clone()));
             self.names.push(std::iter::once((statement.range(), String::new())).chain(uses).collect());
         }
         self.given.clear();
@@ -280,6 +285,9 @@ impl Edits {
                 self.conditions(where_clauses);
             }
             StmtKind::Assign { target, value } => {
+                if let ExprKind::Name(name) = &target.kind {
+                    self.variables.push((statement.span, name.name.clone(), value.span));
+                }
                 self.expr(target);
                 self.expr(value);
             }
@@ -370,6 +378,7 @@ impl Edits {
             _ => {
                 let given = self.given.iter().map(String::as_str).chain(["0.0", "1", "true"]);
                 self.expressions.extend(given.map(|by| vec![(e.span.range(), by.to_string())]));
+                self.operations_in(e);
             }
         }
         if text.starts_with('(') && text.ends_with(')') && !matches!(e.kind, ExprKind::Tuple(_)) {
@@ -421,6 +430,26 @@ impl Edits {
         }
         for part in parts {
             self.expr(part);
+        }
+    }
+
+    /// Replaces an expression by one of the operations in it, with an argument of the function as
+    /// each operand: `f(g(h(x)))` by `g(x)`.
+    fn operations_in(&mut self, e: &Expr) {
+        let (mut inside, mut level) = (Vec::new(), parts_of(e));
+        while !level.is_empty() && inside.len() < MAX_INSIDE {
+            inside.extend(level.iter().copied());
+            level = level.into_iter().flat_map(parts_of).collect();
+        }
+        for part in std::iter::once(e).chain(inside) {
+            let operands: Vec<Range<usize>> = parts_of(part).iter().map(|operand| operand.span.range()).collect();
+            let whole = part.span.range();
+            for given in self.given.iter().filter(|_| !operands.is_empty()) {
+                let edits = operands.iter().map(|o| (o.start - whole.start..o.end - whole.start, given.clone()));
+                if let Some(by) = cut(self.slice(part.span), edits.collect()) {
+                    self.expressions.push(vec![(e.span.range(), by)]);
+                }
+            }
         }
     }
 
