@@ -3,8 +3,7 @@
 //! `fuzz/run.sh` builds and runs it. `ATTNC_FUZZ_SEEDS=DIR` writes the seeds of the target and its dictionary
 //! (`DIR/NAME.dict`) instead.
 
-#[path = "../tests/common/bounded.rs"]
-mod bounded;
+use attnc::ir::interp::bounded;
 mod targets;
 
 use std::ffi::{CString, c_char, c_int};

@@ -7,9 +7,9 @@ mod options;
 mod values;
 
 pub use options::{
-    BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FixOptions, FmtOptions,
-    FunctionOptions, GenerateOptions, ImportOptions, ListOptions, MessageOptions, OpsOptions, OptOptions, PassOptions,
-    ProgramOptions, RefOptions, RunOptions, StdOptions, TargetOptions,
+    BenchOptions, CallOptions, CheckOptions, CompareOptions, CompileOptions, CompletionsOptions, ExplainOptions,
+    FixOptions, FmtOptions, FunctionOptions, GenerateOptions, ImportOptions, ListOptions, MessageOptions, OpsOptions,
+    OptOptions, PassOptions, ProgramOptions, ReduceOptions, RefOptions, RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
@@ -18,7 +18,7 @@ pub use values::{
 
 use crate::diagnostics::did_you_mean;
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -71,7 +71,7 @@ impl CommandLine {
         let names: Vec<&str> = own.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
         let first = words.first().copied().unwrap_or_default();
         if OWN.contains(&first) && first != "-v" && first != "--verbose" || names.contains(&first) {
-            return CommandLine::try_parse_from(args)?.checked();
+            return CommandLine::try_parse_from(&args)?.with_other_side(&args)?.checked();
         }
         let later = words.iter().skip(1).find(|word| names.contains(word)).copied();
         let wrong = match (did_you_mean(first, names.iter().copied()), later) {
@@ -102,12 +102,49 @@ impl CommandLine {
         CompileOptions::augment_args(own).about(about).subcommand_required(false)
     }
 
+    /// Reads the words after `--with` of `compare` as options that replace those before it.
+    fn with_other_side(mut self, args: &[OsString]) -> Result<CommandLine, clap::Error> {
+        let Command::Compare(own) = &mut self.command else { return Ok(self) };
+        if own.with.is_empty() {
+            return Ok(self);
+        }
+        let with = |arg: &OsString| arg.to_str().is_some_and(|arg| arg == "--with" || arg.starts_with("--with="));
+        let at = args.iter().position(with).unwrap_or(args.len());
+        let after = if args.get(at).is_some_and(|arg| arg == "--with") { args.len() } else { at + 1 };
+        let words = args[..at].iter().chain(args.get(after..).unwrap_or_default()).cloned();
+        let words = words.chain(own.with.iter().map(OsString::from));
+        let command = CommandLine::command().mut_subcommand("compare", |compare| compare.args_override_self(true));
+        let found = command.try_get_matches_from(words).and_then(|found| CommandLine::from_arg_matches(&found))?;
+        let Command::Compare(mut other) = found.command else { return Ok(self) };
+        // A dimension that is bound again has its last value.
+        let dims = std::mem::take(&mut other.program.dims);
+        other.program.dims = dims
+            .iter()
+            .enumerate()
+            .filter(|(i, d)| !dims[i + 1..].iter().any(|o| o.name == d.name))
+            .map(|(_, d)| d.clone())
+            .collect();
+        if other.call != own.call {
+            let text = "both sides have the same arguments: they come before `--with`";
+            return Err(CommandLine::command().error(ErrorKind::ArgumentConflict, text));
+        }
+        own.other = Some(Box::new(other));
+        Ok(self)
+    }
+
     /// Checks that clap does not make: a name must get only one value.
     fn checked(self) -> Result<CommandLine, clap::Error> {
         let (program, size) = match &self.command {
             Command::Compile(options) => (Some(&options.program), [].as_slice()),
             Command::Check(options) => (Some(&options.program), [].as_slice()),
-            Command::Run(options) => (Some(&options.program), options.size.as_slice()),
+            Command::Run(options) => {
+                if !options.call.size.is_empty() && options.call.random.is_none() {
+                    let text = "`--size` is for random arguments: add `--random`";
+                    return Err(CommandLine::command().error(ErrorKind::MissingRequiredArgument, text));
+                }
+                (Some(&options.program), options.call.size.as_slice())
+            }
+            Command::Compare(options) => (Some(&options.program), options.call.size.as_slice()),
             Command::Bench(options) => (Some(&options.program), options.size.as_slice()),
             Command::Generate(options) => (Some(&options.program), [].as_slice()),
             Command::Opt(_)
@@ -118,6 +155,7 @@ impl CommandLine {
             | Command::Function(_)
             | Command::Import(_)
             | Command::Ops(_)
+            | Command::Reduce(_)
             | Command::Ref(_)
             | Command::List(_)
             | Command::Lsp { .. }
@@ -150,6 +188,10 @@ pub enum Command {
     Run(RunOptions),
     /// Write text with a model, token by token
     Generate(GenerateOptions),
+    /// Find the first value that differs between two ways to compute a program
+    Compare(CompareOptions),
+    /// Make a program smaller as long as it stays interesting: an error, a wrong number
+    Reduce(ReduceOptions),
     /// Time each kernel of an entry point and compare with the limits of the machine
     Bench(BenchOptions),
     /// Run passes on graph IR (`.air`), or steps of the schedule on tile IR (`.tir`)

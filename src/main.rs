@@ -43,6 +43,8 @@ fn run() -> u8 {
         Command::Fix(options) => driver::fix(&options),
         Command::Lsp { .. } => driver::lsp(),
         Command::Run(options) => driver::run(&options),
+        Command::Compare(options) => driver::compare(&options),
+        Command::Reduce(options) => driver::reduce(&options),
         Command::Bench(options) => driver::bench(&options),
         Command::Generate(options) => driver::generate(&options),
         Command::Opt(options) => driver::opt(&options),

@@ -1,7 +1,6 @@
 //! Does compiling give the same object and the same texts on any number of threads?
 
-#[path = "common/bounded.rs"]
-mod bounded;
+use attnc::ir::interp::bounded;
 #[path = "common/compiled.rs"]
 mod compiled;
 #[path = "common/front.rs"]

@@ -10,6 +10,7 @@ use super::values::{
 };
 use clap::Args;
 use clap_complete::Shell;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// `attnc model.attn -o model.so`
@@ -112,13 +113,10 @@ pub struct FixOptions {
     pub messages: MessageOptions,
 }
 
-/// `attnc run model.attn --input x=a.npy`
-#[derive(Args, Debug, Clone)]
+/// The calls of `run` and `compare`: functions and arguments.
+#[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Call")]
-pub struct RunOptions {
-    /// The program, or IR text; `-` is stdin
-    #[arg(help_heading = "Arguments")]
-    pub file: PathBuf,
+pub struct CallOptions {
     /// The weights: a safetensors file, or the index of several (`model.safetensors.index.json`)
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
@@ -128,8 +126,9 @@ pub struct RunOptions {
     /// Use random values for missing arguments and weights; the same seed gives the same values
     #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub random: Option<u64>,
-    /// The value of a run-time dimension for `--random`; `batch=N` for leading axes [default: 1]
-    #[arg(long, value_name = "NAME=N", value_delimiter = ',', requires = "random")]
+    /// The value of a run-time dimension for random arguments; `batch=N` for leading axes [default:
+    /// 1]
+    #[arg(long, value_name = "NAME=N", value_delimiter = ',')]
     pub size: Vec<Named<u64>>,
     /// The function to call, if the model has several
     #[arg(long, value_name = "NAME")]
@@ -138,10 +137,107 @@ pub struct RunOptions {
     ///
     /// One call per line: `step(token = 3)`, `forward(x = x.npy, n = [1, 2])`; `reset` zeroes all
     /// states, and `//` starts a comment. Results are named by their call: `1.step.result`.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["function", "input", "tap"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["function", "input"])]
     pub calls: Option<PathBuf>,
+}
+
+/// `attnc compare model.attn --size S=5 --with -O0 --backend interp`
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Comparison")]
+pub struct CompareOptions {
+    /// The program: `.attn`, `.air`, or `.tir`
+    #[arg(help_heading = "Arguments")]
+    pub file: PathBuf,
+    /// Another program that should compute the same; omitted, the same one
+    #[arg(help_heading = "Arguments", value_name = "OTHER")]
+    pub other_file: Option<PathBuf>,
+    /// How the other side is computed: all words after it are options that replace those before
+    /// (`--with -O1 --cpu avx2`) [default: as written, `-O0 --backend interp`]
+    #[arg(long, value_name = "OPTIONS", num_args = 1.., allow_hyphen_values = true, conflicts_with = "each_pass")]
+    pub with: Vec<String>,
+    /// Compare the program before the passes with that after each, and name the first pass after
+    /// which a value is wrong
+    #[arg(long = "passes", conflicts_with = "other_file")]
+    pub each_pass: bool,
+    /// Show every value that differs, instead of the first
+    #[arg(long)]
+    pub all: bool,
+    /// How many error bounds apart two numbers may be; 0: all bits must be the same
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = at_least_zero)]
+    pub bound: f64,
+    /// Write the result as JSON, to stdout or to a file
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+    /// What runs the program; `tile` for `.tir` if omitted, or else `cpu`
+    #[arg(long, value_enum, help_heading = "Call")]
+    pub backend: Option<Backend>,
+    /// Number of threads; one per processor if omitted
+    #[arg(long, value_name = "N", help_heading = "Call")]
+    pub threads: Option<u32>,
+    /// The call; arguments that are not given are random.
+    #[command(flatten)]
+    pub call: CallOptions,
+    /// Bound dimensions, entry.
+    #[command(flatten)]
+    pub program: ProgramOptions,
+    /// Target.
+    #[command(flatten)]
+    pub target: TargetOptions,
+    /// Dumps and limits of passes.
+    #[command(flatten)]
+    pub passes: PassOptions,
+    /// Messages.
+    #[command(flatten)]
+    pub messages: MessageOptions,
+    /// The options of the other side, from `with`.
+    #[arg(skip)]
+    pub other: Option<Box<CompareOptions>>,
+}
+
+/// `attnc reduce model.attn -- sh -c 'attnc {} 2>&1 | grep -q E0301'`
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Interesting")]
+pub struct ReduceOptions {
+    /// The program: `.attn`, `.air`, `.tir`; `-` is stdin
+    #[arg(help_heading = "Arguments")]
+    pub file: PathBuf,
+    /// It is interesting if this command exits with 0; `{}` becomes the path of the program
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
+    pub command: Vec<OsString>,
+    /// It is interesting if it has this diagnostic, and no errors of kinds that it did not have
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["compare", "command"])]
+    pub error: Option<String>,
+    /// It is interesting if `attnc compare` with these options says that values differ; all words
+    /// after it are options
+    #[arg(long, value_name = "OPTIONS", num_args = 1.., allow_hyphen_values = true, conflicts_with = "command")]
+    pub compare: Vec<String>,
+    /// How long a command may run
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    pub timeout: f64,
+    /// The smaller program, which appears as a whole; stdout if omitted
+    #[arg(short, long, value_name = "PATH", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+    /// Number of tests at the same time, which does not affect the result; one per processor if
+    /// omitted
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    pub jobs: Option<u32>,
+    /// Messages.
+    #[command(flatten)]
+    pub messages: MessageOptions,
+}
+
+/// `attnc run model.attn --input x=a.npy`
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Call")]
+pub struct RunOptions {
+    /// The program, or IR text; `-` is stdin
+    #[arg(help_heading = "Arguments")]
+    pub file: PathBuf,
+    /// The call.
+    #[command(flatten)]
+    pub call: CallOptions,
     /// Also output the taps whose paths match (`h.*.attn.weights`)
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "calls")]
     pub tap: Vec<String>,
     /// Write results as NumPy files into this folder, or the only result to this `.npy` file,
     /// instead of a summary
@@ -389,7 +485,7 @@ pub struct ImportOptions {
 }
 
 /// Bindings of a program's open parameters.
-#[derive(Args, Debug, Clone, Default)]
+#[derive(Args, Debug, Clone, Default, PartialEq)]
 #[command(next_help_heading = "Program")]
 pub struct ProgramOptions {
     /// Bind a dimension to a number (`D=64`), or an element type of the model to another one

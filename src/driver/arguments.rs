@@ -1,23 +1,23 @@
-//! The arguments of `attnc run`: NumPy files, literals, and random values.
+//! The arguments of `attnc run` and `attnc compare`: NumPy files, literals, and random values.
 //!
-//! In: the options of `run`, and the entry point. Out: a tensor for each argument, in order. A file
+//! In: the options of a call, and the entry point. Out: a tensor for each argument, in order. A file
 //! that cannot be read is an error of the environment; a literal that does not fit its type is an
 //! error in the command line.
 
 use super::session::{CommandError, Session, command_line_error, reason};
 use super::stages::Tiers;
 use crate::bench;
-use crate::cli::{Input, RunOptions};
+use crate::cli::{CallOptions, Input, Named};
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::interface::ArgDecl;
 use crate::ir;
 use crate::random::Random;
 use crate::runtime::descriptor::{Entry, ModelDescriptor};
 use crate::runtime::npy;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
-use crate::tile::WeightChoice;
-use crate::tile::{Cpu, PlanVariant, cost};
+use crate::tile::{self, Cpu, PlanVariant, WeightChoice, cost};
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -59,26 +59,26 @@ impl Said<'_> {
 /// The given arguments, in declaration order; all must be given, unless the others are random.
 pub(super) fn given(
     s: &mut Session,
-    f: &ir::Function,
-    options: &RunOptions,
+    (name, declared): (&str, &[ArgDecl]),
+    options: &CallOptions,
     said: Said<'_>,
 ) -> Result<Vec<Option<Tensor>>, CommandError> {
     for (i, input) in options.input.iter().enumerate() {
-        if !f.args.iter().any(|arg| arg.name == input.name) {
-            let known = f.args.iter().map(|arg| arg.name.as_str());
+        if !declared.iter().any(|arg| arg.name == input.name) {
+            let known = declared.iter().map(|arg| arg.name.as_str());
             let hint = match did_you_mean(&input.name, known.clone()) {
                 Some(near) => format!("; did you mean `{near}`?"),
-                None if f.args.is_empty() => "; it takes none".to_string(),
+                None if declared.is_empty() => "; it takes none".to_string(),
                 None => format!("; it takes {}", known.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
             };
-            return Err(said.error(&format!("`{}` has no argument `{}`{hint}", f.name, input.name)));
+            return Err(said.error(&format!("`{}` has no argument `{}`{hint}", name, input.name)));
         }
         if options.input.iter().take(i).any(|other| other.name == input.name) {
             return Err(said.error(&format!("`--input {}` is given twice", input.name)));
         }
     }
     let mut args = Vec::new();
-    for arg in &f.args {
+    for arg in declared {
         args.push(match options.input.iter().find(|input| input.name == arg.name).map(|input| &input.value) {
             Some(Input::File(path)) => {
                 s.reads(path);
@@ -176,26 +176,48 @@ fn read_npy(path: &Path) -> Result<Tensor, String> {
     npy::parse(&bytes).map_err(|why| unreadable(&why))
 }
 
+/// The program of a call, from which the bounds of indices are known.
+#[derive(Clone, Copy)]
+pub(super) enum Work<'a> {
+    /// Graph IR.
+    Graph(&'a ir::Module),
+    /// Tile IR.
+    Tile(&'a tile::Module),
+}
+
+impl<'a> Work<'a> {
+    /// The names and the arguments of the entry points.
+    pub(super) fn entries(self) -> Vec<(&'a str, &'a [ArgDecl])> {
+        match self {
+            Work::Graph(graph) => {
+                let plain = graph.functions.iter().filter(|f| !f.tapped);
+                plain.map(|f| (f.name.as_str(), f.args.as_slice())).collect()
+            }
+            Work::Tile(tiles) => tiles.entries.iter().map(|e| (e.name.as_str(), e.args.as_slice())).collect(),
+        }
+    }
+}
+
 /// All arguments: the given ones, and random ones for the rest.
 pub(super) fn all(
     s: &mut Session,
     given: Vec<Option<Tensor>>,
-    graph: &ir::Module,
+    work: Work<'_>,
     model: &ModelDescriptor,
     name: &str,
-    options: &RunOptions,
+    options: &CallOptions,
 ) -> Result<Vec<Tensor>, CommandError> {
     let Some(seed) = options.random else { return Ok(given.into_iter().flatten().collect()) };
     let Some(entry) = model.entries.iter().find(|entry| entry.name == name) else {
         return Err(command_line_error("the entry point was not found"));
     };
     let lead = lead(entry, &given);
-    let sizes = sizes(entry, &given, lead.as_deref(), options)?;
+    let sizes = sizes(entry, &given, lead.as_deref(), &options.size)?;
     let batch = entry.batch_symbol.and_then(|i| entry.symbols.get(i)).and_then(|batch| sizes.get(&batch.name));
     let lead = lead.unwrap_or_else(|| batch.and_then(|n| usize::try_from(*n).ok()).into_iter().collect());
     let drawn = |i: usize| given.get(i).is_none_or(Option::is_none);
     let has_integers = entry.args.iter().enumerate().any(|(i, arg)| drawn(i) && !arg.elem.is_float());
-    let bounds = if has_integers { bounds(s, graph, name, &sizes)? } else { BTreeMap::new() };
+    let bounds = if has_integers { bounds(s, work, name, &sizes)? } else { BTreeMap::new() };
 
     let mut rng = Random::new(seed.wrapping_add(1));
     let mut args = Vec::new();
@@ -237,10 +259,10 @@ fn sizes(
     entry: &Entry,
     given: &[Option<Tensor>],
     lead: Option<&[usize]>,
-    options: &RunOptions,
+    chosen: &[Named<u64>],
 ) -> Result<BTreeMap<String, i64>, CommandError> {
     let mut sizes = BTreeMap::new();
-    for size in &options.size {
+    for size in chosen {
         let known = || entry.symbols.iter().map(|symbol| symbol.name.as_str());
         if !known().any(|name| name == size.name) {
             let near = did_you_mean(&size.name, known());
@@ -280,6 +302,12 @@ fn sizes(
     )))
 }
 
+/// The value of each run-time dimension of a call.
+pub(super) fn symbols(entry: &Entry, args: &[Tensor]) -> Result<BTreeMap<String, i64>, CommandError> {
+    let given: Vec<Option<Tensor>> = args.iter().cloned().map(Some).collect();
+    sizes(entry, &given, lead(entry, &given).as_deref(), &[])
+}
+
 /// The extent of a given argument along an axis after the leading ones.
 fn extent(entry: &Entry, given: &[Option<Tensor>], arg: usize, axis: usize) -> Option<i64> {
     let shape = given.get(arg)?.as_ref()?.shape();
@@ -290,12 +318,19 @@ fn extent(entry: &Entry, given: &[Option<Tensor>], arg: usize, axis: usize) -> O
 /// Exclusive upper bounds of integer arguments that are used as indices, where known.
 fn bounds(
     s: &mut Session,
-    graph: &ir::Module,
+    work: Work<'_>,
     name: &str,
     sizes: &BTreeMap<String, i64>,
 ) -> Result<BTreeMap<u32, i64>, CommandError> {
-    let tiers = Tiers::lower(s, graph, &[Cpu::PORTABLE], &WeightChoice::default())?;
-    let Some(tiles) = tiers.module(Cpu::PORTABLE) else { return Ok(BTreeMap::new()) };
+    let lowered;
+    let tiles = match work {
+        Work::Tile(tiles) => tiles,
+        Work::Graph(graph) => {
+            lowered = Tiers::lower(s, graph, &[Cpu::PORTABLE], &WeightChoice::default())?;
+            let Some(tiles) = lowered.module(Cpu::PORTABLE) else { return Ok(BTreeMap::new()) };
+            tiles
+        }
+    };
     Ok(cost::plan(tiles, name, PlanVariant::Plain, sizes).map(|walked| walked.bounds).unwrap_or_default())
 }
 

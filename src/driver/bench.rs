@@ -5,7 +5,7 @@
 //! optionally weights. Out: a table on stdout, and on request JSON and a roofline plot. Arguments
 //! are pseudorandom, the same in every run, and so are weights if none are given.
 
-use super::arguments;
+use super::arguments::{self, Work};
 use super::bugs::bug;
 use super::call::read_graph;
 use super::levels::Levels;
@@ -54,8 +54,9 @@ pub fn bench(options: &BenchOptions) -> Result<(), CommandError> {
 fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError> {
     let pass_options = pass_options(&options.target, &options.passes)?;
     let mut graph = read_graph(s, &options.file, &options.program, "bench")?;
-    let function = function(&graph, options.function.as_deref()).map_err(|why| command_line_error(&why))?;
-    let name = graph.functions[function].name.clone();
+    let wanted = options.function.as_deref();
+    let (name, _) = function(Work::Graph(&graph).entries(), wanted).map_err(|why| command_line_error(&why))?;
+    let name = name.to_string();
     let states = states::given(&graph.states, &options.state)?;
     let before = states::add_setter(&mut graph, &states).map_err(|why| bug("setting states", &why, None))?;
     if let Some(path) = &options.weights {

@@ -5,7 +5,7 @@
 //! a summary on stdout or as NumPy files. A failing call is an error of the program; weights that
 //! do not match are an error of the environment.
 
-use super::arguments::{self, Said};
+use super::arguments::{self, Said, Work};
 use super::calls;
 use super::keep::{matches, tell_losses};
 use super::levels::Levels;
@@ -53,38 +53,39 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
     }
     let mut graph = read_graph(s, &options.file, &options.program, "run")?;
     s.stage("read arguments");
-    let mut steps = options.calls.as_deref().map(|path| calls::read(s, path)).transpose()?;
+    let mut steps = options.call.calls.as_deref().map(|path| calls::read(s, path)).transpose()?;
     let one = match steps {
         Some(_) => None,
         None => {
-            let function = function(&graph, options.function.as_deref()).map_err(|why| command_line_error(&why))?;
-            let given = arguments::given(s, &graph.functions[function], options, Said::Options)?;
-            Some((graph.functions[function].name.clone(), given))
+            let wanted = options.call.function.as_deref();
+            let f = function(Work::Graph(&graph).entries(), wanted).map_err(|why| command_line_error(&why))?;
+            let given = arguments::given(s, f, &options.call, Said::Options)?;
+            Some((f.0.to_string(), given))
         }
     };
-    if let Some(path) = &options.weights {
+    if let Some(path) = &options.call.weights {
         arguments::weights(s, path)?;
     }
 
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
     let model = stages::describe(s, &graph.interface(), &graph.model, &graph.doc)?;
-    if options.weights.is_none() && !model.params.is_empty() && options.random.is_none() {
+    if options.call.weights.is_none() && !model.params.is_empty() && options.call.random.is_none() {
         let message = format!("`{}` has parameters; use `--weights FILE` or `--random`", model.name);
         return Err(command_line_error(&message));
     }
     let folder = stages::temporary(s)?;
-    let weights = match options.random {
-        Some(seed) => arguments::weights_file(s, &model, options.weights.as_deref(), seed, folder.path())?,
-        None => options.weights.clone(),
+    let weights = match options.call.random {
+        Some(seed) => arguments::weights_file(s, &model, options.call.weights.as_deref(), seed, folder.path())?,
+        None => options.call.weights.clone(),
     };
     let levels = Levels::from_options(&options.target).keeping(&options.target, &graph)?;
     if let Some(steps) = &mut steps {
-        calls::arguments(s, steps, &graph, &model, options)?;
+        calls::arguments(s, steps, Work::Graph(&graph), &model, &options.call)?;
     }
     let (name, args) = match one {
         Some((name, given)) => {
-            let args = arguments::all(s, given, &graph, &model, &name, options)?;
+            let args = arguments::all(s, given, Work::Graph(&graph), &model, &name, &options.call)?;
             (name, args)
         }
         None => Default::default(),
@@ -119,7 +120,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
             let levels = levels.for_graph(&graph, generator);
             let values = compiled(s, &graph, &model, &call, &levels, (generator, options.threads))?;
             // Random weights have no file.
-            if let Some(path) = options.weights.as_deref().filter(|_| levels.weights.format != WeightFormat::F32) {
+            if let Some(path) = options.call.weights.as_deref().filter(|_| levels.weights.format != WeightFormat::F32) {
                 let level = levels.all.last().copied().unwrap_or(Cpu::PORTABLE);
                 tell_losses(s, &graph, level, &levels.weights, path, options.messages.verbose)?;
             }
@@ -169,7 +170,7 @@ pub(super) fn read_graph(
 
 /// Converts integers to the width of the argument, if they fit: NumPy's default integers are 64
 /// bits wide.
-fn as_declared(tensor: &Tensor, wanted: Elem) -> Option<Tensor> {
+pub(super) fn as_declared(tensor: &Tensor, wanted: Elem) -> Option<Tensor> {
     match (tensor.elem(), wanted) {
         (Elem::I64, Elem::I32) | (Elem::I32, Elem::I64) => {
             Tensor::from_ints(wanted, tensor.shape().to_vec(), &tensor.to_i64())

@@ -13,14 +13,14 @@
 //! forward(x = inputs/x.npy, mask = "a file, its name in quotes.npy")
 //! ```
 
-use super::arguments::{self, Said};
+use super::arguments::{self, Said, Work};
 use super::bugs::bug;
 use super::levels::Levels;
 use super::load::{How, opened};
 use super::running::{Values, call_failed, function, named, parameters, told};
 use super::session::{CommandError, Session, command_line_error};
 use super::stages::Tiers;
-use crate::cli::{Backend, Input, Named, RunOptions};
+use crate::cli::{Backend, CallOptions, Input, Named, RunOptions};
 use crate::codegen::Generator;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::weights as codes;
@@ -66,6 +66,24 @@ pub(super) fn read(s: &mut Session, path: &Path) -> Result<Vec<Step>, CommandErr
 /// A single call with the arguments of the command line.
 pub(super) fn single(function: &str, args: Vec<Tensor>) -> Vec<Step> {
     vec![Step { line: 0, action: Action::Call { function: function.to_string(), inputs: Vec::new(), args } }]
+}
+
+impl Step {
+    /// The entry point and its arguments; `None` if the states are zeroed.
+    pub(super) fn call(&self) -> Option<(&str, &[Tensor])> {
+        match &self.action {
+            Action::Reset => None,
+            Action::Call { function, args, .. } => Some((function, args)),
+        }
+    }
+
+    /// The arguments, to be changed.
+    pub(super) fn args_mut(&mut self) -> Option<(&str, &mut Vec<Tensor>)> {
+        match &mut self.action {
+            Action::Reset => None,
+            Action::Call { function, args, .. } => Some((function, args)),
+        }
+    }
 }
 
 /// The number of calls and resets in a file of calls.
@@ -156,7 +174,7 @@ fn parts(text: &str) -> Result<Vec<&str>, String> {
 }
 
 /// The options of one call: its inputs, the sizes that its entry point has, and a seed of its own.
-fn options_of(options: &RunOptions, n: usize, inputs: &[Named<Input>], sizes: &[&str]) -> RunOptions {
+fn options_of(options: &CallOptions, n: usize, inputs: &[Named<Input>], sizes: &[&str]) -> CallOptions {
     let mut own = options.clone();
     own.input = inputs.to_vec();
     own.size.retain(|size| sizes.contains(&size.name.as_str()));
@@ -168,20 +186,20 @@ fn options_of(options: &RunOptions, n: usize, inputs: &[Named<Input>], sizes: &[
 pub(super) fn arguments(
     s: &mut Session,
     steps: &mut [Step],
-    graph: &ir::Module,
+    work: Work<'_>,
     model: &ModelDescriptor,
-    options: &RunOptions,
+    options: &CallOptions,
 ) -> Result<(), CommandError> {
     for (n, step) in steps.iter_mut().enumerate() {
         let place = options.calls.as_ref().map(|path| format!("{}:{}", path.display(), step.line)).unwrap_or_default();
         let said = Said::Line(&place);
         let Action::Call { function: name, inputs, args } = &mut step.action else { continue };
-        let at = function(graph, Some(name)).map_err(|why| said.error(&why))?;
-        let entry = model.entries.iter().find(|entry| entry.name == *name);
+        let (name, declared) = function(work.entries(), Some(name)).map_err(|why| said.error(&why))?;
+        let entry = model.entries.iter().find(|entry| entry.name == name);
         let sizes: Vec<&str> = entry.iter().flat_map(|e| &e.symbols).map(|symbol| symbol.name.as_str()).collect();
         let own = options_of(options, n, inputs, &sizes);
-        let given = arguments::given(s, &graph.functions[at], &own, said)?;
-        *args = arguments::all(s, given, graph, model, name, &own)?;
+        let given = arguments::given(s, (name, declared), &own, said)?;
+        *args = arguments::all(s, given, work, model, name, &own)?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 
 mod contract;
 
-use super::arguments;
+use super::arguments::{self, Work};
 use super::call::read_graph;
 use super::levels::Levels;
 use super::load::{How, opened};
@@ -41,7 +41,9 @@ pub fn generate(options: &GenerateOptions) -> Result<(), CommandError> {
 fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), CommandError> {
     let pass_options = pass_options(&options.target, &options.passes)?;
     let mut graph = read_graph(s, &options.file, &options.program, "generate")?;
-    let at = function(&graph, Some(&options.function)).map_err(|why| command_line_error(&why))?;
+    let wanted = Some(options.function.as_str());
+    let (name, _) = function(Work::Graph(&graph).entries(), wanted).map_err(|why| command_line_error(&why))?;
+    let at = graph.functions.iter().position(|f| f.name == name && !f.tapped).unwrap_or(0);
     let contract = Contract::check(&graph.functions[at], options).map_err(|message| command_line_error(&message))?;
     let name = options.function.as_str();
     s.stage("read the prompt");

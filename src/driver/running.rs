@@ -8,7 +8,7 @@ use super::arguments;
 use super::session::{CommandError, Session, message};
 use crate::diagnostics::codes::weights;
 use crate::diagnostics::{Diagnostic, Severity};
-use crate::ir;
+use crate::interface::ArgDecl;
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::runtime::load::CompiledModel;
 use crate::runtime::weights::WeightsFile;
@@ -29,15 +29,16 @@ pub(super) struct Call<'a> {
 }
 
 /// The entry point of this name, or the only one; otherwise an error message.
-pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, String> {
-    let entries: Vec<(usize, &str)> =
-        module.functions.iter().enumerate().filter(|(_, f)| !f.tapped).map(|(i, f)| (i, f.name.as_str())).collect();
-    let names = || entries.iter().map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+pub(super) fn function<'m>(
+    entries: Vec<(&'m str, &'m [ArgDecl])>,
+    name: Option<&str>,
+) -> Result<(&'m str, &'m [ArgDecl]), String> {
+    let names = || entries.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     match (name, entries.as_slice()) {
-        (None, [(i, _)]) => Ok(*i),
+        (None, [one]) => Ok(*one),
         (None, _) => Err(format!("the model has several entry points; choose one with `--function`: {}", names())),
-        (Some(name), _) => match entries.iter().find(|(_, known)| *known == name) {
-            Some((i, _)) => Ok(*i),
+        (Some(name), _) => match entries.iter().find(|(known, _)| *known == name) {
+            Some(found) => Ok(*found),
             None => Err(format!("there is no entry point `{name}`; the entry points are {}", names())),
         },
     }

@@ -278,9 +278,23 @@ pub(super) fn optimise(
     options: &Options,
     asked: &PassOptions,
 ) -> Result<(), CommandError> {
+    optimise_seen(s, module, options, asked, &mut |_| {})
+}
+
+/// The same; calls `seen` after each run of a pass.
+pub(super) fn optimise_seen(
+    s: &mut Session,
+    module: &mut ir::Module,
+    options: &Options,
+    asked: &PassOptions,
+    seen: &mut dyn FnMut(&Step<'_>),
+) -> Result<(), CommandError> {
     let mut dumps = Dumps::new(asked);
     s.record.iter_mut().for_each(|record| record::graph(record, "lowering", module));
-    let mut each = |step: &Step<'_>| s.record.iter_mut().for_each(|record| record::pass(record, step));
+    let mut each = |step: &Step<'_>| {
+        seen(step);
+        s.record.iter_mut().for_each(|record| record::pass(record, step));
+    };
     let done = passes::optimise_observed(module, options, &mut dumps, &mut each);
     let shown = s.observed.shown.take();
     s.observed = Observed::new(asked, &options.watch, s.record.is_some(), *dumps.counts(), shown);

@@ -2,6 +2,7 @@
 
 mod bench_command;
 mod command_line;
+mod compare;
 mod dumps;
 #[path = "../common/fixtures.rs"]
 mod fixtures;
@@ -20,6 +21,7 @@ mod import_weights;
 mod lsp;
 mod lsp_names;
 mod outputs;
+mod reduce;
 mod run_arguments;
 mod run_calls;
 mod run_command;

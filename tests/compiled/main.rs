@@ -5,8 +5,7 @@ mod backends;
 mod beam;
 mod bf16;
 mod bits;
-#[path = "../common/bounded.rs"]
-mod bounded;
+use attnc::ir::interp::bounded;
 mod c_program;
 mod cached;
 #[path = "../common/centred.rs"]

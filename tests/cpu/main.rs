@@ -2,8 +2,7 @@
 
 mod ahead;
 mod assembly;
-#[path = "../common/bounded.rs"]
-mod bounded;
+use attnc::ir::interp::bounded;
 mod clif_texts;
 #[path = "../common/compiled.rs"]
 mod compiled;

@@ -5,8 +5,7 @@
 //! stand-in can be made to do. `tests/live/gpu.sh` runs them so.
 
 mod bench;
-#[path = "../common/bounded.rs"]
-mod bounded;
+use attnc::ir::interp::bounded;
 mod calls;
 mod compared;
 #[path = "../common/compiled.rs"]

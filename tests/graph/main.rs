@@ -1,7 +1,6 @@
 //! Graph IR: lowering to it, its text and verifier, its interpreter against references and random programs.
 
-#[path = "../common/bounded.rs"]
-mod bounded;
+use attnc::ir::interp::bounded;
 mod bounds;
 mod broken_ir;
 #[path = "../common/compiled.rs"]

@@ -1,7 +1,6 @@
 //! The passes over graph IR: their examples, small cases, fusion with its bounds, and that results stay.
 
-#[path = "../common/bounded.rs"]
-mod bounded;
+use attnc::ir::interp::bounded;
 #[macro_use]
 #[path = "../common/passes.rs"]
 mod passes;

@@ -207,6 +207,8 @@ fn flags_exist() {
         "fmt",
         "fix",
         "run",
+        "compare",
+        "reduce",
         "generate",
         "bench",
         "opt",

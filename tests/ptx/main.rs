@@ -1,8 +1,7 @@
 //! Tests of the PTX module: texts, the verifier, what NVIDIA's assembler says, and what the simulator makes of kernels.
 
 mod assembled;
-#[path = "../common/bounded.rs"]
-mod bounded;
+use attnc::ir::interp::bounded;
 mod by_hand;
 mod candidates;
 #[path = "../common/centred.rs"]

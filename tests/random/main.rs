@@ -2,8 +2,7 @@
 //!
 //! `tests/live/random.sh COUNT` runs more of them than CI does.
 
-#[path = "../common/bounded.rs"]
-mod bounded;
+use attnc::ir::interp::bounded;
 #[path = "../common/compiled.rs"]
 mod compiled;
 #[path = "../common/front.rs"]

@@ -38,6 +38,8 @@ pub(super) struct Interpreter<'a, F> {
     pub taps: BTreeMap<String, Array<F>>,
     /// For each tap, the iterations of loops over time that wrote it.
     pub written: BTreeMap<String, BTreeSet<usize>>,
+    /// The taps that were written after the first uncertain comparison.
+    pub doubtful: BTreeSet<String>,
     pub certain: bool,
     pub work: u64,
     gradients: Gradients<F>,
@@ -56,6 +58,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
             checks: BTreeMap::new(),
             taps: BTreeMap::new(),
             written: BTreeMap::new(),
+            doubtful: BTreeSet::new(),
             certain: true,
             work: 0,
             gradients: Gradients::default(),
@@ -421,6 +424,9 @@ impl<'a, F: Real> Interpreter<'a, F> {
         let shape = self.shape(&TensorType::new(x.elem, dims.collect::<Vec<Dim>>()))?;
         let empty = || zeros(x.elem, shape.clone());
         self.written.entry(path.clone()).or_default().insert(position);
+        if !self.certain {
+            self.doubtful.insert(path.clone());
+        }
         let slot = self.taps.entry(path).or_insert_with(empty);
         if slot.shape != shape {
             *slot = empty();

@@ -6,8 +6,8 @@
 //! operation follows its definition literally.
 //!
 //! It is generic over the numbers in which floats are computed ([`Real`]): `f32` yields the exact
-//! result of the program, bit for bit; `f64` yields the mathematically expected result. Tests add a
-//! third kind, which carries error bounds for compiled code (`tests/common/bounded.rs`).
+//! result of the program, bit for bit; `f64` yields the mathematically expected result;
+//! [`bounded::Bounded`] carries error bounds for compiled code.
 //!
 //! ```
 //! use attnc::ir::{interp, text, verify};
@@ -22,6 +22,7 @@
 //! ```
 
 mod array;
+pub mod bounded;
 mod contraction;
 mod elementwise;
 mod entry;
@@ -29,7 +30,7 @@ mod gradients;
 mod machine;
 mod real;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use array::{Array, Data};
 pub use real::Real;
@@ -63,6 +64,8 @@ pub struct Outcome<F> {
     pub written: BTreeMap<String, u64>,
     /// Taps that the run did not reach, as zeros.
     pub silent: BTreeMap<String, Array<F>>,
+    /// The taps that were written after the first comparison that is not certain.
+    pub doubtful: BTreeSet<String>,
     /// Was every comparison, truncation and choice of a maximum the same at every precision?
     /// (Always true for `f32` and `f64`.)
     pub certain: bool,
@@ -97,6 +100,18 @@ pub fn run_in<F: Real>(module: Verified<'_>, call: &Call<'_>, states: &mut State
 /// As [`run`].
 pub fn run_tapped<F: Real>(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome<F>, EvalError> {
     run_variant(module, call, true, &mut States::default())
+}
+
+/// The same in a session.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_tapped_in<F: Real>(
+    module: Verified<'_>,
+    call: &Call<'_>,
+    states: &mut States<F>,
+) -> Result<Outcome<F>, EvalError> {
+    run_variant(module, call, true, states)
 }
 
 /// A call whose arguments were checked, for another executor.
@@ -158,7 +173,8 @@ fn run_variant<F: Real>(
     let results = results.into_iter().zip(&f.results).map(|(r, decl)| entered.batches.leave(r, decl)).collect();
     let silent = machine.silent_taps(f)?;
     let written = machine.written.iter().map(|(path, steps)| (path.clone(), steps.len() as u64)).collect();
-    Ok(Outcome { results, taps: machine.taps, written, silent, certain: machine.certain, work: machine.work })
+    let (taps, doubtful) = (machine.taps, machine.doubtful);
+    Ok(Outcome { results, taps, written, silent, doubtful, certain: machine.certain, work: machine.work })
 }
 
 #[cfg(test)]

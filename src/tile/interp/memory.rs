@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::elements::Element;
 use super::{EvalError, broken, dim, fail};
 use crate::shape::Elem;
+use crate::tensor::Tensor;
 use crate::tile::BufferType;
 
 /// Bytes, and which of them are initialised.
@@ -108,6 +109,30 @@ impl View {
             element = element.wrapping_add(i.wrapping_mul(*s));
         }
         Ok(self.start.wrapping_add(element.wrapping_mul(self.size())))
+    }
+
+    /// All elements; those that were never written, or have no storage because no grid point owns
+    /// them, are zeros.
+    pub(super) fn tensor(&self, memory: &[Storage]) -> Result<Tensor, EvalError> {
+        let Some(s) = memory.get(self.storage) else { return broken("no such storage") };
+        let shape: Vec<usize> = self.shape.iter().filter_map(|n| usize::try_from(*n).ok()).collect();
+        let (count, size) = (shape.iter().product::<usize>(), usize::try_from(self.elem.size()).unwrap_or(8));
+        let (mut bytes, mut index) = (Vec::with_capacity(count * size), vec![0i64; shape.len()]);
+        for _ in 0..count {
+            let element = s.at(self.at(&index)?, size).unwrap_or(&[]);
+            bytes.extend(element.iter().chain(&[0; 8]).take(size));
+            for (i, n) in index.iter_mut().zip(&self.shape).rev() {
+                *i += 1;
+                if *i < *n {
+                    break;
+                }
+                *i = 0;
+            }
+        }
+        match Tensor::new(self.elem, shape, bytes) {
+            Some(tensor) => Ok(tensor),
+            None => broken("a buffer is not a tensor of its type"),
+        }
     }
 
     pub(super) fn read(&self, memory: &[Storage], index: &[i64]) -> Result<Element, EvalError> {

@@ -34,7 +34,7 @@ pub use launches::{LaunchArgument, LaunchError, LaunchMemory, Launches};
 pub use runs::{RunMemory, Runs, RunsOf, SCRATCH};
 
 use super::verify::Verified;
-use super::{Kernel, PlanVariant};
+use super::{Inst, Kernel, PlanVariant};
 
 /// A call of a plan.
 pub struct Call<'a> {
@@ -95,7 +95,7 @@ pub fn run_in_by<'a>(
     states: &mut States,
     runs: RunsOf<'a>,
 ) -> Result<Outcome, EvalError> {
-    plan::run(module.module(), call, Others { runs, launches: None }, states)
+    plan::run(module.module(), call, Others { runs, ..Others::none() }, states)
 }
 
 /// The same, but launches are executed by other means, such as a GPU simulator. Kernels may be
@@ -112,17 +112,35 @@ pub fn run_on<'a>(
     plan::run(module.module(), call, Others { launches: Some(launches), ..Others::none() }, states)
 }
 
-/// Executors that replace parts of the interpreter.
+/// Called after each launch of a plan, with the launch, and each buffer that its kernel writes: the
+/// number of the parameter, and its elements.
+pub type Watch<'a> = &'a dyn Fn(Inst, usize, Tensor);
+
+/// The same as [`run_in`]; `watch` is called after each launch of the plan.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_watched<'a>(
+    module: Verified<'a>,
+    call: &'a Call<'a>,
+    states: &mut States,
+    watch: Watch<'a>,
+) -> Result<Outcome, EvalError> {
+    plan::run(module.module(), call, Others { watch: Some(watch), ..Others::none() }, states)
+}
+
+/// Executors that replace parts of the interpreter, and what watches it.
 #[derive(Clone, Copy)]
 struct Others<'a> {
     runs: RunsOf<'a>,
     launches: Option<&'a dyn Launches>,
+    watch: Option<Watch<'a>>,
 }
 
 impl<'a> Others<'a> {
     /// No replacements.
     fn none() -> Others<'a> {
-        Others { runs: &|_| None, launches: None }
+        Others { runs: &|_| None, launches: None, watch: None }
     }
 }
 

@@ -7,14 +7,16 @@ use super::frame::{Frame, RuntimeValue, buffer, get, index, indices, set};
 use super::kernel::{KernelRun, Next, jump, scalar_operation};
 use super::memory::{Storage, View};
 use super::{
-    Argument, Budget, Call, EvalError, Limits, Others, Outcome, Runs, States, broken, dim, fail, launches, located,
+    Argument, Budget, Call, EvalError, Limits, Others, Outcome, Runs, States, Watch, broken, dim, fail, launches,
+    located,
 };
 use crate::interface::param_named;
 use crate::shape::{ADDRESS_BITS, Dim, Fact};
 use crate::tensor::Tensor;
 use crate::tile::fits;
 use crate::tile::{
-    Body, BufferType, GpuOp, InstData, Kernel, Module, Op, Plan, PlanOp, PlanVariant, State, TapPart, Type, row_major,
+    Body, BufferType, GpuOp, Inst, InstData, Kernel, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State, TapPart,
+    Type, row_major,
 };
 
 /// Runs a plan.
@@ -178,6 +180,11 @@ impl<'a> Runner<'a> {
                 if let (Some(v), Some(x)) = (data.result, x) {
                     set(&mut frame, v, x);
                 }
+                if let (Op::Plan(PlanOp::Launch { kernel }), Some(watch)) = (&data.op, self.others.watch)
+                    && std::ptr::eq(body, &raw const self.plan.body)
+                {
+                    self.watched(kernel, *i, data, &frame, watch)?;
+                }
             }
             self.budget.spend(1)?;
             match jump(body, &mut frame, &body.block(block).terminator)? {
@@ -185,6 +192,24 @@ impl<'a> Runner<'a> {
                 Next::Return => return Ok(()),
             }
         }
+    }
+
+    /// Shows what a launch has written.
+    fn watched(
+        &self,
+        kernel: &str,
+        launch: Inst,
+        data: &InstData,
+        frame: &Frame,
+        watch: Watch<'_>,
+    ) -> Result<(), EvalError> {
+        let Some(k) = self.module.kernels.iter().find(|k| k.name == *kernel) else { return Ok(()) };
+        for (n, (param, v)) in k.params.iter().zip(&data.operands).enumerate() {
+            if let (ParamMode::Out | ParamMode::InOut, RuntimeValue::Buffer(view)) = (param.mode, get(frame, *v)?) {
+                watch(launch, n, view.tensor(&self.memory)?);
+            }
+        }
+        Ok(())
     }
 
     /// Executes a kernel that launches others. Blocks run one after another here, so barriers do

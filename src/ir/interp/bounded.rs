@@ -1,34 +1,38 @@
-//! Running error analysis (Wilkinson 1963; Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., 3.3).
+//! Running error analysis (Wilkinson 1963; Higham, "Accuracy and Stability of Numerical
+//! Algorithms",
+//! 2nd ed., 3.3).
 //!
-//! [`Bounded`] is the `f64` result of a computation with a bound on how far a result in the program's own precision may
-//! be from it, whoever computes it: sums in any order, with or without fused multiply-add, functions off by a few units
-//! in the last place, intermediates kept in `f32` where the program rounds them to less. Zero times NaN or infinity may
-//! count or not, and so may subnormal numbers: instructions for `bf16` take them as 0. A comparison whose outcome such
+//! In: elements. Out: [`Bounded`], the `f64` result of a computation with a bound on how far a
+//! result
+//! in the program's own precision may be from it, whoever computes it: sums in any order, with or
+//! without fused multiply-add, functions off by a few units in the last place, intermediates kept
+//! in
+//! `f32` where the program rounds them to less. Zero times NaN or infinity may count or not, and so
+//! may subnormal numbers: instructions for `bf16` take them as 0. A comparison whose outcome such
 //! errors can change is reported as uncertain; what depends on it has no bound.
-//!
-//! A test program takes it in by `#[path = "../common/bounded.rs"] mod bounded;`.
 
-#![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
+use super::Real;
+use crate::scalar::{BinaryOp, Change, CmpOp, UnaryOp};
+use crate::shape::Elem;
 
-use attnc::ir::interp::Real;
-use attnc::scalar::{BinaryOp, Change, CmpOp, UnaryOp};
-use attnc::shape::Elem;
-
-/// A value and a bound on the distance of any computed one; an infinite bound says that anything goes.
+/// A value and a bound on the distance of any computed one; an infinite bound says that anything
+/// goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Bounded {
+pub struct Bounded {
     /// The result in `f64`.
-    pub(crate) value: f64,
+    pub value: f64,
     /// The bound.
-    pub(crate) error: f64,
+    pub error: f64,
 }
 
 /// A sum with what its bound is made of.
 ///
-/// In some order of summation all terms of one sign come first, so a partial sum may reach `rise` or `-fall`. Where that
-/// is beyond `f32`, the partial sum is infinite there and stays so, or becomes NaN where it meets its opposite.
+/// In some order of summation all terms of one sign come first, so a partial sum may reach `rise`
+/// or `-fall`. Where that
+/// is beyond `f32`, the partial sum is infinite there and stays so, or becomes NaN where it meets
+/// its opposite.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BoundedSum {
+pub struct BoundedSum {
     value: f64,
     error: f64,
     /// Sum of the positive finite terms.
@@ -50,7 +54,7 @@ impl BoundedSum {
 }
 
 /// Unit roundoff of `f32`, the accumulator of sums and products.
-pub(crate) const U32: f64 = 1.0 / 16_777_216.0;
+pub const U32: f64 = 1.0 / 16_777_216.0;
 
 /// The smallest normal number of `f32` and `bf16`. What is below it may be taken as 0.
 const TINY: f64 = f32::MIN_POSITIVE as f64;
@@ -84,7 +88,7 @@ fn made(value: f64, error: f64, units: f64, elem: Elem) -> Bounded {
 
 impl Bounded {
     /// A value that every computation has exactly.
-    pub(crate) fn exact(value: f64) -> Bounded {
+    pub fn exact(value: f64) -> Bounded {
         Bounded { value, error: 0.0 }
     }
 
@@ -113,7 +117,7 @@ impl Bounded {
     }
 
     /// Is a result within the bound? NaN must meet NaN, infinities their like.
-    pub(crate) fn admits(self, computed: f64, slack: f64) -> bool {
+    pub fn admits(self, computed: f64, slack: f64) -> bool {
         if self.error.is_infinite() || self.error.is_nan() {
             return true;
         }
@@ -201,7 +205,8 @@ impl Real for Bounded {
                 made(value, error, 1.0, elem)
             }
             BinaryOp::Pow => {
-                // What may be anything may be NaN. A power to a NaN is 1 where the base is, and one to 0 whatever the base is.
+                // What may be anything may be NaN. A power to a NaN is 1 where the base is, and one
+                // to 0 whatever the base is.
                 let is_open = x.error.is_infinite() || y.error.is_infinite() || y.value.is_nan();
                 let error = if exact {
                     0.0
@@ -301,7 +306,8 @@ impl Real for Bounded {
         sum.term(p, error);
     }
 
-    /// A weight that is 0 in `f64` need not be 0 in another precision, nor the other way round: what it is multiplied by may
+    /// A weight that is 0 in `f64` need not be 0 in another precision, nor the other way round:
+    /// what it is multiplied by may
     /// count or not.
     fn add_weighted(sum: &mut BoundedSum, weight: Bounded, x: Bounded) {
         Bounded::add_product(sum, weight, x);
@@ -321,7 +327,8 @@ impl Real for Bounded {
         let roundings = (n as f64 + 4.0) * U32;
         // Each partial sum may be subnormal, and 0 then.
         let own = roundings * (sum.rise + sum.fall + sum.error) + n as f64 * TINY;
-        // May a partial sum leave the accumulator's range on this side? Terms of the other one only bring it back, by more
+        // May a partial sum leave the accumulator's range on this side? Terms of the other one only
+        // bring it back, by more
         // than they add to its rounding.
         let passes = |side: f64| (side + sum.error) * (1.0 + roundings) > f64::from(f32::MAX);
         let uncertain = Bounded { value: sum.value, error: f64::INFINITY };
