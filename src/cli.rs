@@ -8,8 +8,8 @@ mod values;
 
 pub use options::{
     BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FixOptions, FmtOptions,
-    FunctionOptions, GenerateOptions, ImportOptions, ListOptions, MessageOptions, OpsOptions, OptOptions, PassOptions,
-    ProgramOptions, RefOptions, RunOptions, StdOptions, TargetOptions,
+    FunctionOptions, GenerateOptions, ImportOptions, LearnOptions, ListOptions, MessageOptions, OpsOptions, OptOptions,
+    PassOptions, ProgramOptions, RefOptions, RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
@@ -121,6 +121,7 @@ impl CommandLine {
             | Command::Ref(_)
             | Command::List(_)
             | Command::Lsp { .. }
+            | Command::Learn(_)
             | Command::Completions(_) => (None, [].as_slice()),
         };
         let dims = program.iter().flat_map(|program| &program.dims).map(|dim| &dim.name);
@@ -176,6 +177,8 @@ pub enum Command {
         #[arg(long, hide = true)]
         stdio: bool,
     },
+    /// Exercises of the course (`docs/book`), judged by the compiler
+    Learn(LearnOptions),
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
 }
