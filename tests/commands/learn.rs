@@ -52,7 +52,9 @@ fn exercises_fail_as_they_start_and_pass_when_solved() {
         assert!(code == 0 && said.contains(&format!("{name} has passed.")), "{name} does not pass: {said}");
     };
     // Each in turn is judged alone; `progress.txt` is the only file that they share.
-    own.iter().for_each(|exercise| solve(exercise));
+    for exercise in &own {
+        solve(exercise);
+    }
     let (code, list) = learn(folder.path(), &[]);
     assert!(code == 0 && list.contains(&format!("\n{} of {} passed", own.len(), exercises.len())), "{list}");
     // Files that exist are the learner's.
@@ -104,4 +106,39 @@ fn a_watched_exercise_is_judged_at_each_change() {
     child.kill().expect("attnc runs");
     child.wait().expect("attnc ends");
     assert!(learn(folder.path(), &[]).1.contains("\n1 of "));
+}
+
+/// The patches of exercises about attnc itself apply to the source, each alone and all together, and so do their solutions.
+/// Whether they fail and pass as they should takes builds: `tests/live/check_exercises.sh`.
+#[test]
+fn patches_apply() {
+    if Command::new("git").arg("--version").output().is_err() {
+        eprintln!("no git: patches of exercises are not applied");
+        return;
+    }
+    let exercises: Vec<PathBuf> =
+        entries("exercises").into_iter().filter(|path| field(path, "source").is_some()).collect();
+    assert!(exercises.len() >= 5);
+    let patches = |exercise: &Path| {
+        let solution = Path::new(BOOK).join("solutions").join(format!("{}.patch", name(exercise)));
+        [exercise.join("start.patch"), solution]
+    };
+    let alone = exercises.iter().map(|exercise| patches(exercise).to_vec());
+    let together = exercises.iter().flat_map(|exercise| patches(exercise)).collect();
+    for patches in alone.chain([together]) {
+        let folder = tempfile::tempdir().expect("a folder");
+        for patch in &patches {
+            let text = std::fs::read_to_string(patch).expect("a patch");
+            for path in text.lines().filter_map(|line| line.strip_prefix("--- a/")) {
+                let (from, to) = (Path::new(env!("CARGO_MANIFEST_DIR")).join(path), folder.path().join(path));
+                std::fs::create_dir_all(to.parent().expect("a file has a folder")).expect("a folder");
+                // A file that the start of an exercise made is not in the source.
+                if from.is_file() && !to.is_file() {
+                    std::fs::copy(from, to).expect("a copy");
+                }
+            }
+            let output = Command::new("git").arg("apply").arg(patch).current_dir(folder.path()).output().expect("git");
+            assert!(output.status.success(), "{}: {}", patch.display(), String::from_utf8_lossy(&output.stderr));
+        }
+    }
 }
