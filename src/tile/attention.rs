@@ -33,8 +33,8 @@ use std::collections::BTreeSet;
 
 pub(crate) use super::description::{Attention, Formula, Locations, Node, ScoreOp, Step};
 use super::epilogue::{Epilogue, ResultTile};
-use super::matmul::{STEPS, TILE, whole_steps};
-use super::{Compute, Extent, Kernel, KernelBuilder, Op, ParamMode, Position, Value};
+use super::matmul::{STEPS, whole_steps};
+use super::{Compute, Extent, InstData, Kernel, KernelBuilder, Matmul, Op, ParamMode, Position, Value};
 use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp};
 use crate::shape::Elem;
 
@@ -64,7 +64,7 @@ impl Attention {
         let (_, [t, _]) = of_k.split_last_chunk::<2>()?;
         let width = of_v.last()?;
         let (query, inner) = (rank - 2, rank - 1);
-        let at = Position::over(kb, &[lead, &[s.clone(), width.clone()]].concat(), [TILE, TILE]);
+        let at = Position::over(kb, &[lead, &[s.clone(), width.clone()]].concat(), Matmul::TILE);
         let starts = at.starts();
         let (points, row, col) = (starts.get(..query)?, *starts.get(query)?, *starts.get(inner)?);
         let index = |row: Value, col: Value| [points, &[row, col]].concat();
@@ -195,7 +195,11 @@ impl Attention {
         let insts = Epilogue::last_insts(body)?;
         let last = insts.iter().position(|i| body.inst(*i).op == Op::Select)?;
         let result = body.inst(*insts.get(last)?).result?;
-        Epilogue::from_insts(kernel, [load_of(QUERIES)?, load_of(VALUES)?], result, insts.get(last + 1..)?)
+        let (queries, values, n) = (load_of(QUERIES)?, load_of(VALUES)?, kernel.grid.len());
+        let starts = [*queries.operands.get(n.checked_sub(1)?)?, *values.operands.get(n)?];
+        let tile = |d: &InstData| d.result.and_then(|v| body.ty(v).tile());
+        let extents = [tile(queries)?.rows, tile(values)?.cols];
+        Epilogue::from_insts(kernel, starts, extents, result, insts.get(last + 1..)?)
     }
 
     /// The parameters that the attention reads, without those used only by the epilogue.

@@ -223,6 +223,16 @@ impl KernelBuilder {
         self.inner.params.get(number).map(|p| p.value)
     }
 
+    /// The last parameter.
+    pub fn last_param(&self) -> Option<Value> {
+        self.inner.params.last().map(|p| p.value)
+    }
+
+    /// The index of the grid point along an axis.
+    pub fn grid_point(&self, axis: usize) -> Option<Value> {
+        self.inner.grid.get(axis).map(|g| g.value)
+    }
+
     /// Adds an axis to the grid; returns the grid index along it.
     pub fn grid_axis(&mut self, extent: &Dim, step: i64) -> Value {
         let value = self.inner.body.add_param(Type::Index);

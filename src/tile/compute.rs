@@ -22,7 +22,7 @@ impl Compute {
             (Compute::Sort { descending, site }, [x, out]) => sort::few(name, x, *descending, out, *site),
             (Compute::Sort { descending, site }, [x, room, out]) => sort::all(name, x, *descending, room, out, *site),
             (Compute::Copy | Compute::Scan { .. } | Compute::Sort { .. }, _) => None,
-            (Compute::Matmul { .. } | Compute::Attention(_), _) => None,
+            (Compute::Matmul(_) | Compute::Attention(_), _) => None,
         };
         Some(Kernel { compute: Some(self.clone()), ..kernel? })
     }
@@ -35,8 +35,8 @@ pub(crate) fn difference(kernel: &Kernel) -> Option<(ErrorLocation, String)> {
         Compute::Attention(attention) => {
             Attention::epilogue(kernel).and_then(|e| e.after(kernel, |kb| attention.write(kb)))
         }
-        Compute::Matmul { plain } => {
-            matmul::epilogue(kernel).and_then(|e| e.after(kernel, |kb| matmul::write(kb, *plain)))
+        Compute::Matmul(matmul) => {
+            matmul::epilogue(kernel).and_then(|e| matmul::rewrite(kernel, &e, matmul.clone(), kernel.buffer_types()?))
         }
         Compute::Copy | Compute::Scan { .. } | Compute::Sort { .. } => {
             kernel.buffer_types().and_then(|types| compute.expand(&kernel.name, &types))

@@ -27,13 +27,61 @@ pub enum Compute {
         site: u32,
     },
     /// The matmul of the first two buffers, with an elementwise epilogue.
-    Matmul {
-        /// Is the result only stored, perhaps after rounding?
-        plain: bool,
-    },
+    Matmul(Matmul),
     /// Attention with queries, keys and values in the first three buffers, and an elementwise
     /// epilogue.
     Attention(Box<Attention>),
+}
+
+/// The description of a matmul. Its operands are the first two parameters of its kernel, `[points..,
+/// M, K]` and `[points.., K, N]`, and the result is the last, `[points.., M, N]`. Lowering knows
+/// whether it is plain; the steps of the schedule choose the rest.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub struct Matmul {
+    /// Is the result only stored, perhaps after rounding?
+    pub plain: bool,
+    /// Maximum rows and columns of a tile of the result.
+    pub tile: [i64; 2],
+    /// Number of k indices that are summed at a time; `None`: as many as lowering chose.
+    pub block: Option<i64>,
+    /// The right operand in panels as wide as a tile; `None`: a matrix.
+    pub panels: Option<PanelOperand>,
+}
+
+impl Matmul {
+    /// Rows and columns of a tile of an unscheduled matmul.
+    pub const TILE: [i64; 2] = [64, 64];
+
+    /// The matmul of two matrices, in tiles that do not depend on a machine.
+    pub fn new(plain: bool) -> Matmul {
+        Matmul { plain, tile: Matmul::TILE, block: None, panels: None }
+    }
+}
+
+/// A right operand in panels: the columns of a tile are contiguous.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub struct PanelOperand {
+    /// The leading axes of the grid that the panels have too: along others they repeat.
+    pub points: Vec<usize>,
+    /// The order of their elements.
+    pub layout: PanelLayout,
+}
+
+/// The order of elements in panels of NR columns, after the axes of points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PanelLayout {
+    /// `[P, K, NR]`.
+    Single,
+    /// `[P / n, K, n, NR]`: n panels are interleaved.
+    Abreast(i64),
+    /// `[P, ceil(K / 2), NR, 2]`: pairs of k indices.
+    Pairs,
+    /// `[P, K * bits / 8, NR]`, quantised; the next parameter has the scales of groups of k
+    /// indices.
+    Scaled {
+        /// Bits of an integer.
+        bits: u8,
+    },
 }
 
 /// One operation on the scores.

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use super::body::InstData;
 use super::{
     AxisRole, Block, Body, Extent, Inst, Kernel, KernelBuilder, Op, Position, Terminator, TileType, Type, Value,
 };
@@ -34,21 +33,19 @@ impl Epilogue {
         body.layout.iter().find(returns).map(|b| body.block(*b).insts.as_slice())
     }
 
-    /// The epilogue `insts` of a kernel whose last two grid axes are rows and columns. The first of
-    /// `loads` reads a tile with the rows of `result`, the second a tile with its columns.
+    /// The epilogue `insts` of a kernel whose last two grid axes are rows and columns: `result` is a
+    /// tile of these extents, which begins at this row and column.
     pub(crate) fn from_insts(
         kernel: &Kernel,
-        loads: [&InstData; 2],
+        [row, col]: [Value; 2],
+        [rows, cols]: [Extent; 2],
         result: Value,
         insts: &[Inst],
     ) -> Option<Epilogue> {
-        let [of_rows, of_cols] = loads;
-        let n = kernel.grid.len();
-        let lead = kernel.grid.iter().take(n.checked_sub(2)?).map(|g| (AxisRole::Point, g.value));
-        let (row, col) = (*of_rows.operands.get(n - 1)?, *of_cols.operands.get(n)?);
+        let lead = kernel.grid.len().checked_sub(2)?;
+        let lead = kernel.grid.iter().take(lead).map(|g| (AxisRole::Point, g.value));
         let axes = lead.chain([(AxisRole::Rows, row), (AxisRole::Cols, col)]).collect();
-        let tile = |d: &InstData| d.result.and_then(|v| kernel.body.ty(v).tile().cloned());
-        let at = Position { axes, rows: tile(of_rows)?.rows, cols: tile(of_cols)?.cols };
+        let at = Position { axes, rows, cols };
         Some(Epilogue { tile: ResultTile { result, at }, insts: insts.to_vec() })
     }
 
@@ -69,18 +66,18 @@ impl Epilogue {
 
     /// Appends a copy of it to another kernel with the same parameters, whose result tile is `to`.
     pub(crate) fn copy(&self, kernel: &Kernel, kb: &mut KernelBuilder, to: &ResultTile) -> Option<()> {
-        self.copy_with(kernel, kb, to, KernelBuilder::param)
+        self.copy_with(kernel, kb, to, KernelBuilder::param).map(drop)
     }
 
     /// The same for another kernel whose parameters differ: `param` returns its value for the
-    /// parameter with this index in `kernel`.
+    /// parameter with this index in `kernel`. Returns the counterparts of values of `kernel`.
     pub(crate) fn copy_with(
         &self,
         kernel: &Kernel,
         kb: &mut KernelBuilder,
         to: &ResultTile,
         param: impl Fn(&KernelBuilder, usize) -> Option<Value>,
-    ) -> Option<()> {
+    ) -> Option<BTreeMap<Value, Value>> {
         let mut made: BTreeMap<Value, Value> = BTreeMap::new();
         for (n, p) in kernel.params.iter().enumerate() {
             made.insert(p.value, param(kb, n)?);
@@ -106,13 +103,21 @@ impl Epilogue {
             let result = kb.push(data.op.clone(), operands, ty);
             made.extend(data.result.zip(result));
         }
-        Some(())
+        Some(made)
     }
 
     /// Does it access any of these parameters?
     pub(crate) fn uses(&self, kernel: &Kernel, params: &[usize]) -> bool {
         let values = params.iter().map(|n| kernel.params.get(*n).map(|p| p.value)).collect::<Vec<_>>();
         self.insts.iter().any(|inst| kernel.body.inst(*inst).operands.iter().any(|v| values.contains(&Some(*v))))
+    }
+
+    /// Is the result only stored, perhaps after rounding?
+    pub(crate) fn is_plain(&self, kernel: &Kernel) -> bool {
+        let op = |i: &Inst| &kernel.body.inst(*i).op;
+        self.insts.split_last().is_some_and(|(last, rest)| {
+            matches!(op(last), Op::Store { .. }) && rest.iter().all(|i| matches!(op(i), Op::Narrow { .. }))
+        })
     }
 
     /// Is it elementwise work on its tile, valid for any number of rows and columns?

@@ -74,7 +74,7 @@ pub use body::{BlockData, Body, InstData, Role, Terminator, TileIr};
 pub(crate) use builder::tile_size;
 pub use builder::{KernelBuilder, PlanBuilder};
 pub use cpu::{Cpu, Feature, Features, Width};
-pub use description::Compute;
+pub use description::{Compute, Matmul, PanelLayout, PanelOperand};
 pub use dot::{DotMode, MAX_PANEL_PITCH};
 pub use kernel::{
     GpuArch, GridAxis, Kernel, KernelOrPlan, Module, Origin, Param, ParamMode, Plan, PlanVariant, SlotData, State,

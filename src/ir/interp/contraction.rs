@@ -403,39 +403,30 @@ fn product<T: Copy, S: Copy>(
     }
 }
 
-/// The operands of an attention, except for the operands of its masks.
-pub(super) struct Attention<'a, F> {
-    pub q: &'a Array<F>,
-    pub k: &'a Array<F>,
-    pub v: &'a Array<F>,
-    pub scale: &'a Array<F>,
-    /// Shape of the result.
-    pub shape: Vec<usize>,
-}
-
-/// `softmax(mask(q @ k^T * scale)) @ v`, computed in `f32`; the weights are rounded to the type of
+/// `softmax(mask(q @ k^T * scale)) @ v`, of this shape, computed in `f32`; the weights are rounded to the type of
 /// the values before the second matmul, as the definition says, and so is the result. With masks, a
 /// key whose weight is 0 contributes nothing, even if its value is NaN or infinite; for a key that
 /// no mask hides, [`Real::add_weighted`] may report that this is uncertain.
 pub(super) fn attention<F: Real>(
-    x: &Attention<'_, F>,
+    [q, k, v, scale]: [&Array<F>; 4],
+    result_shape: &[usize],
     masks: &[MaskKind],
     operands: &[&Array<F>],
     certain: &mut bool,
 ) -> Result<Array<F>, EvalError> {
     let missing = || EvalError::internal("an operand of the attention is missing");
-    let elem = x.v.elem;
+    let elem = v.elem;
     let wide = |a: &Array<F>, certain: &mut bool| cast(a, Elem::F32, certain);
-    let (q, k, v) = (wide(x.q, certain), wide(x.k, certain), wide(x.v, certain));
+    let (q, k, v) = (wide(q, certain), wide(k, certain), wide(v, certain));
     let rank = k.shape.len();
     let mut perm: Vec<usize> = (0..rank).collect();
     perm.swap(rank - 1, rank - 2);
     let keys = k.transpose(&perm);
     let (s, t) = (q.shape[q.shape.len() - 2], k.shape[rank - 2]);
-    let mut shape = x.shape[..x.shape.len() - 2].to_vec();
+    let mut shape = result_shape[..result_shape.len() - 2].to_vec();
     shape.extend([s, t]);
     let mut scores = matmul(&q, &keys, shape.clone(), Elem::F32)?;
-    scores = binary(BinaryOp::Mul, &scores, x.scale, &shape)?;
+    scores = binary(BinaryOp::Mul, &scores, scale, &shape)?;
     let mut rest = operands.iter();
     let mut sink = None;
     // A score may be -inf without a mask; whether the value of such a key counts is left open.
@@ -480,11 +471,11 @@ pub(super) fn attention<F: Real>(
     };
     let weights = cast(&weights, elem, certain);
     let y = if masks.iter().all(|m| matches!(m, MaskKind::Cap | MaskKind::Sink)) {
-        matmul(&weights, &v, x.shape.clone(), Elem::F32)?
+        matmul(&weights, &v, result_shape.to_vec(), Elem::F32)?
     } else {
         let hidden = minus_infinite(&scores)?.into_iter().zip(minus_infinite(&of_zeros)?);
         let hidden: Vec<bool> = hidden.map(|(score, of_zero)| score && of_zero).collect();
-        weighted(&weights, &hidden, &v, x.shape.clone())?
+        weighted(&weights, &hidden, &v, result_shape.to_vec())?
     };
     Ok(cast(&y, elem, certain))
 }

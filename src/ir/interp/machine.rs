@@ -11,7 +11,7 @@ use std::rc::Rc;
 use cranelift_entity::SecondaryMap;
 
 use super::array::{Array, Data, count};
-use super::contraction::{self, Attention};
+use super::contraction;
 use super::entry::{Symbols, check, extent, value};
 use super::gradients::{Gradients, floats, gradient};
 use super::{Call, EvalError, Limits, Params, Real, elementwise, gradients};
@@ -322,7 +322,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
                 }
                 self.spend(product(&shape, Some(&keys)).saturating_add(product(&scores, q.shape.last())))?;
                 let rest = (4..inst.operands.len()).map(x).collect::<Result<Vec<&Array<F>>, EvalError>>()?;
-                contraction::attention(&Attention { q, k, v, scale, shape }, masks, &rest, &mut self.certain)?
+                contraction::attention([q, k, v, scale], &shape, masks, &rest, &mut self.certain)?
             }
             Op::Fused { kind: _, body } => {
                 let args = inst

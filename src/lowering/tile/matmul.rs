@@ -25,7 +25,7 @@ use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, Op, Terminator};
 use crate::shape::Dim;
 use crate::tile::epilogue::ResultTile;
-use crate::tile::{self, Compute, Kernel, KernelBuilder, ParamMode, View};
+use crate::tile::{self, Compute, Kernel, KernelBuilder, Matmul, ParamMode, View};
 
 /// The kernel that computes a matmul and its elementwise epilogue into `out`.
 ///
@@ -117,9 +117,9 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
     let mut region = Region::new(body, views, now);
     region.declare(&mut kb, elementwise);
     let buffer = output_buffer(&mut kb, &target);
-    let plain = result == product_value;
+    let description = Matmul::new(result == product_value);
     let ResultTile { result: product_tile, at } =
-        tile::matmul::write(&mut kb, plain).ok_or("a matmul of other operands")?;
+        tile::matmul::write(&mut kb, &description).ok_or("a matmul of other operands")?;
     let product_elem = body.tensor(product_value).ok_or("a matmul of indices")?.elem;
     let mut env = Env::new();
     env[product_value] = Some(kb.narrow(product_tile, product_elem));
@@ -130,6 +130,6 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
     let mut buffers = vec![a2, b2];
     buffers.extend(region.declared());
     buffers.push(target);
-    let compute = Some(Compute::Matmul { plain });
+    let compute = Some(Compute::Matmul(description));
     Ok(Call { kernel: Kernel { compute, ..kb.finish() }, buffers })
 }

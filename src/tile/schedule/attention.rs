@@ -103,7 +103,9 @@ use std::f64::consts::LOG2_E;
 use crate::scalar::{BinaryOp, CmpOp, Scalar, round_to};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
-use crate::tile::attention::{Described, Formula, KEYS as KEYS_PARAM, Locations, Node, QUERIES, ScoreOp, Step, VALUES};
+use crate::tile::attention::{
+    Attention, Described, Formula, KEYS as KEYS_PARAM, Locations, Node, QUERIES, ScoreOp, Step, VALUES,
+};
 use crate::tile::epilogue::ResultTile;
 use crate::tile::{
     AxisRole, BufferType, Extent, Kernel, KernelBuilder, Machine, ParamMode, Position, Value, tile_size,
@@ -160,20 +162,35 @@ struct Scale {
     exponents: Option<Value>,
 }
 
-/// A mask or a soft cap, in order of application.
-struct Mask {
-    step: Step,
-    /// The score that `Keep` fills in, or the factor of `Cap`.
-    number: Option<Value>,
+/// The masks to apply to a block of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Masks {
+    /// All.
+    All,
+    /// All but the causal one, which masks nothing in the block.
+    NotCausal,
+    /// Only the masks before this step: it and later ones mask nothing in the block.
+    Before(usize),
 }
 
-fn is_causal(mask: &Mask) -> bool {
-    mask.step.op == ScoreOp::Causal
+impl Masks {
+    /// Is a mask applied?
+    pub(super) fn have(self, n: usize, op: &ScoreOp) -> bool {
+        match self {
+            Masks::All => true,
+            Masks::NotCausal => *op != ScoreOp::Causal,
+            Masks::Before(end) => n < end,
+        }
+    }
+}
+
+fn is_causal(step: &Step) -> bool {
+    step.op == ScoreOp::Causal
 }
 
 /// The kernel under construction.
-struct AttentionKernel {
-    locations: Locations,
+struct AttentionKernel<'a> {
+    attention: &'a Attention,
     layout: QueryLayout,
     /// Rank of the buffers; the last two axes are rows and columns.
     rank: usize,
@@ -201,9 +218,9 @@ struct AttentionKernel {
     /// Number of keys minus number of queries.
     shift: Value,
     scale: Scale,
-    masks: Vec<Mask>,
-    /// An additional score in each row, without a value.
-    sink: Option<Formula>,
+    /// Scalars of the operations on the scores: the score that `Keep` fills in, the factor of
+    /// `Cap`.
+    numbers: Vec<Option<Value>>,
 }
 
 /// The kernel of a layout that replaces an unscheduled one, with keys and values of these buffer
@@ -216,10 +233,10 @@ fn kernel(
     keys_and_values: [&BufferType; 2],
 ) -> Option<Kernel> {
     let (mut kb, parts) = begin(unscheduled, found, machine, layout, keys_and_values, None)?;
-    let AttentionKernel { locations, queries, width, row, col, .. } = parts;
+    let AttentionKernel { attention: Attention { locations, .. }, queries, width, row, col, .. } = parts;
     let totals = parts.all_keys(&mut kb)?;
     for (Total { sum, result: acc, .. }, points) in totals.into_iter().zip(&parts.heads) {
-        let y = normalised(&mut kb, locations, sum, acc);
+        let y = normalised(&mut kb, *locations, sum, acc);
         let result = if layout == QueryLayout::KeysInLanes { y } else { kb.transpose(y) };
         let mut axes: Vec<(AxisRole, Value)> = points.iter().map(|p| (AxisRole::Point, *p)).collect();
         axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
@@ -263,14 +280,14 @@ fn part(
 
 /// The kernel up to its loops over keys: parameters, grid, scale and masks; with outputs for
 /// partial results if the keys are divided.
-fn begin(
+fn begin<'a>(
     unscheduled: &Kernel,
-    found: &Described,
+    found: &'a Described,
     machine: Machine,
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
     divided: Option<&PartialResults>,
-) -> Option<(KernelBuilder, AttentionKernel)> {
+) -> Option<(KernelBuilder, AttentionKernel<'a>)> {
     let ty = |n: usize| unscheduled.buffer_type(n);
     let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
     let (lead, [s, d]) = of_q.shape.split_last_chunk::<2>()?;
@@ -341,18 +358,17 @@ fn begin(
         QueryLayout::InLanes | QueryLayout::KeysInLanes => scale_of(&mut kb, &what.scale, steps, behind_cap)?,
         QueryLayout::InLanePairs => scale_of_pairs(&mut kb, &what.scale, steps, behind_cap, what.sink.is_some())?,
     };
-    let mut masks = Vec::new();
+    let mut numbers = Vec::new();
     for (n, step) in steps.iter().enumerate() {
         kb.at(step.loc);
         // A fill or a cap is a scalar, read once. Starting at the last cap, scores are exponents of
         // 2 unless something is added to them.
         let exponents = scale.exponents.is_none() && last_cap.is_none_or(|cap| n >= cap);
-        let number = match &step.op {
+        numbers.push(match &step.op {
             ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) if exponents => Some(exponent_of(&mut kb, x)?),
             ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) => Some(x.scalar(&mut kb)?),
             ScoreOp::Causal | ScoreOp::Add(_) => None,
-        };
-        masks.push(Mask { step: step.clone(), number });
+        });
     }
     kb.at(locations.values);
     let in_place = |b| machine.reads_in_place || in_place(&kb, b);
@@ -370,9 +386,8 @@ fn begin(
         None => None,
     };
     let shift = kb.dim(&t.sub(&s));
-    let sink = what.sink.clone();
     let parts = AttentionKernel {
-        locations,
+        attention: what,
         layout,
         rank,
         heads,
@@ -390,8 +405,7 @@ fn begin(
         reads_in_place: machine.reads_in_place,
         shift,
         scale,
-        masks,
-        sink,
+        numbers,
     };
     Some((kb, parts))
 }

@@ -55,7 +55,7 @@ use super::pairs;
 use super::plans::{
     Choice, LaunchPosition, Variant, buffer, choose_by_count, in_entry, new_slot, put_back, slot_type, value_before,
 };
-use super::products::{LEAST_ROWS, MatmulParts, tile_rows};
+use super::products::{LEAST_ROWS, Loops, MatmulParts, tile_rows};
 use super::step::{Changed, Log, Replacements};
 use super::tensor_cores::{self, Reason};
 use crate::cfg::Loop;
@@ -132,9 +132,8 @@ pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightCho
         } else if let Some(product) = products.get(&k.name) {
             // It is not launched.
             let mut k = k.clone();
-            let steps = product.operands(&k).and_then(|[a, _]| a.shape.last().cloned()).unwrap_or_default();
             if !machine.reads_in_place {
-                product.retile(&mut k, tile_rows(&steps, false), machine.panel);
+                k = with_tile(product, &k, product.loops(&k), machine)?;
                 simplify(&mut k.body);
             }
             changed.insert(ordered.keep(&k));
@@ -146,6 +145,13 @@ pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightCho
     changed.extend(kernels.list.into_iter().map(|k| k.name));
     module.kernels = ordered.list;
     Ok(Chosen { packing, changed, made, refused })
+}
+
+/// A matmul in the tiles of a machine, with its operands as they are.
+fn with_tile(product: &MatmulParts, kernel: &Kernel, mut loops: Loops, machine: &Machine) -> Result<Kernel, String> {
+    let steps = loops.types.get(LEFT).and_then(|a| a.shape.last().cloned()).unwrap_or_default();
+    loops.matmul.tile = [tile_rows(&steps, false), machine.panel];
+    product.with(kernel, loops)
 }
 
 /// State shared by all plans of a module.
@@ -251,17 +257,19 @@ impl Walk<'_, '_> {
         let pieces = pieces.unwrap_or_else(|| vec![Piece { start: Dim::zero(), window }]);
         let count = pieces.len();
         for (number, piece) in pieces.into_iter().enumerate() {
-            let mut made = kernel.clone();
             let columns = piece.window.shape.last().cloned().unwrap_or_default();
             let with_columns = if sliced { product.with_columns(kernel) } else { None }.unwrap_or_default();
-            product.narrow(&mut made, &columns, &with_columns);
+            let mut loops = product.loops(kernel);
+            loops.narrow(&columns, &with_columns);
+            let narrowed = if sliced { product.with(kernel, loops.clone())? } else { kernel.clone() };
             let right_type = piece.window.buffer_type();
             let left = match self.new.machine {
                 machine if pairs::are_wanted(machine, a, &right_type) => Left::Pairs,
                 machine if halves::are_wanted(machine, a, &right_type) => Left::Rounded,
                 _ => Left::AsItIs,
             };
-            let (at_once, abreast) = self.panels_at_once(product, &made, &piece.window, block).unwrap_or((1, 1));
+            let (at_once, abreast) =
+                self.panels_at_once(product, (kernel, &loops), &piece.window, block).unwrap_or((1, 1));
             let row_count = product.row_count(kernel);
             let (panels, pack) = self.panels(&piece.window, (&row_count, left, abreast), at, name)?.unzip();
             // Packs if there are enough rows, which may be known only in a call. Pairs are packed
@@ -280,28 +288,34 @@ impl Walk<'_, '_> {
                 let fits = tensor_cores::takes_integers(a, &row_count, &columns);
                 fits.map_err(|why| self.refuse(name, why)).is_ok().then_some(gpu.arch)
             });
-            let narrowed = cores.map(|arch| (arch, made.clone()));
             let in_pairs = panels.as_ref().is_some_and(|p| p.in_pairs);
-            let rounded =
-                if in_pairs && left == Left::Rounded { self.rounded(&mut made, &data, at, name)? } else { None };
-            let steps = a.shape.last().cloned().unwrap_or_default();
-            match (self.new.machine.reads_in_place, &panels) {
-                (false, _) => product.retile(&mut made, tile_rows(&steps, in_pairs), self.new.machine.panel),
-                // One row per point, if their number is only known at run time and may be large.
-                (true, Some(_)) if cores.is_some() && row_count.as_const().is_none() => {
-                    product.retile(&mut made, 1, self.new.machine.panel);
-                }
-                (true, Some(_)) => product.retile(&mut made, LEAST_ROWS, self.new.machine.panel),
-                (true, None) => {}
+            let mut rounded = None;
+            if in_pairs && left == Left::Rounded {
+                let (operand, ty) = self.rounded(&data, at, name)?;
+                rounded = Some(operand);
+                loops.types.splice(LEFT..=LEFT, [ty]);
             }
+            let steps = a.shape.last().cloned().unwrap_or_default();
+            let rows = match (self.new.machine.reads_in_place, &panels) {
+                (false, _) => Some(tile_rows(&steps, in_pairs)),
+                // One row per point, if their number is only known at run time and may be large.
+                (true, Some(_)) if cores.is_some() && row_count.as_const().is_none() => Some(1),
+                (true, Some(_)) => Some(LEAST_ROWS),
+                (true, None) => None,
+            };
+            loops.matmul.tile = rows.map_or(loops.matmul.tile, |rows| [rows, self.new.machine.panel]);
+            if let Some(panels) = &panels {
+                let (panels, points) = panels.without_repeats();
+                loops.read_panels(&panels, points);
+            }
+            let mut made = if rows.is_some() { product.with(kernel, loops.clone())? } else { narrowed.clone() };
             // The operands, with their views in order.
             let body = &mut self.plan.body;
             let mut operands = Vec::new();
             for (i, v) in data.operands.iter().enumerate() {
                 match &panels {
                     Some(panels) if i == RIGHT => {
-                        let (panels, points) = panels.without_repeats();
-                        product.read_panels(&mut made, &panels, &points);
+                        let (panels, _) = panels.without_repeats();
                         operands.push(buffer(body, at, &panels.numbers));
                         if let Some((scales, _)) = &panels.scales {
                             operands.push(buffer(body, at, scales));
@@ -327,23 +341,22 @@ impl Walk<'_, '_> {
             }
             self.place_joined(&operands)?;
             if at_once > 1 && panels.as_ref().is_some_and(Panels::is_plain) {
-                jam_panels(&mut made, at_once, self.new.machine.few_rows);
                 simplify(&mut made.body);
+                jam_panels(&mut made, at_once, self.new.machine.few_rows);
+                made.compute = None;
+                simplify(&mut made.body);
+                made.find_symbols();
             }
-            made.find_symbols();
             let mut variants = Vec::new();
-            if let (Some(panels), Some((arch, narrowed))) = (&panels, &narrowed) {
-                let of = ByIntegers { kernel: narrowed, rows: &row_count, panels };
-                variants = self.by_integers(&of, &operands, &piece.window, (*arch, at))?.unwrap_or_else(|why| {
+            if let (Some(panels), Some(arch)) = (&panels, cores) {
+                let of = ByIntegers { kernel: &narrowed, rows: &row_count, panels };
+                variants = self.by_integers(&of, &operands, &piece.window, (arch, at))?.unwrap_or_else(|why| {
                     self.refuse(name, why);
                     Vec::new()
                 });
                 if variants.is_empty() {
-                    made = narrowed.clone();
-                    product.retile(&mut made, LEAST_ROWS, self.new.machine.panel);
-                    let (panels, points) = panels.without_repeats();
-                    product.read_panels(&mut made, &panels, &points);
-                    made.find_symbols();
+                    loops.matmul.tile = [LEAST_ROWS, self.new.machine.panel];
+                    made = product.with(kernel, loops)?;
                 }
             }
             if let (Some(pack), Some(mut few)) = (pack, unpacked) {
@@ -401,7 +414,7 @@ impl Walk<'_, '_> {
     fn panels_at_once(
         &self,
         product: &MatmulParts,
-        kernel: &Kernel,
+        (kernel, loops): (&Kernel, &Loops),
         window: &View,
         block: Block,
     ) -> Option<(i64, i64)> {
@@ -419,8 +432,7 @@ impl Walk<'_, '_> {
         }
         let [.., steps, columns] = window.shape.as_slice() else { return None };
         let size = [steps.as_const()?, columns.as_const()?];
-        let mut tiled = kernel.clone();
-        product.retile(&mut tiled, tile_rows(steps, false), machine.panel);
+        let tiled = with_tile(product, kernel, loops.clone(), machine).ok()?;
         let count = jam::panels_at_once(&tiled, size, machine)?;
         Some((count, jam::abreast(count, size)))
     }
@@ -482,15 +494,8 @@ impl Walk<'_, '_> {
         Ok(Some((Panels { numbers, scales: None, in_pairs: pairs, abreast: 1 }, Some((name, operands)))))
     }
 
-    /// A launch that rounds the left operand of a matmul to `bf16`, and changes the kernel to read
-    /// that; returns the buffer.
-    fn rounded(
-        &mut self,
-        made: &mut Kernel,
-        launch: &InstData,
-        at: LaunchPosition,
-        kernel: &str,
-    ) -> Result<Option<Value>, String> {
+    /// A launch that rounds the left operand of a matmul to `bf16`; returns the buffer and its type.
+    fn rounded(&mut self, launch: &InstData, at: LaunchPosition, kernel: &str) -> Result<(Value, BufferType), String> {
         let operand = launch.operands.get(LEFT).ok_or("a product without its left operand")?;
         let from = View::trace(&self.plan.body, *operand).ok_or("a product whose operand is not a buffer")?;
         let rounded = halves::round(&from, Value::from_u32(0)).ok_or("a left operand of fewer than two axes")?;
@@ -507,10 +512,7 @@ impl Walk<'_, '_> {
         let launch = body.make_inst(op, operands, None, at.loc);
         body.insert_before(at.block, at.inst, launch);
         let operand = View { root: slot, ..rounded.operand };
-        if let Some(p) = made.params.get(LEFT).map(|p| p.value) {
-            made.body.set_ty(p, Type::Buffer(operand.buffer_type()));
-        }
-        Ok(Some(buffer(body, at, &operand)))
+        Ok((buffer(body, at, &operand), operand.buffer_type()))
     }
 
     /// The views of parameters that form a matrix, by columns, and their common layer.

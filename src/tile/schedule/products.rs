@@ -1,6 +1,6 @@
 //! Matmul kernels: changes their tile sizes and right operands.
 //!
-//! In: an unscheduled kernel whose description says that it multiplies two buffers
+//! In: an unscheduled kernel whose description says that it multiplies two matrices
 //! (`tile::matmul`), with an elementwise epilogue. Out: the same with other tiles, with a subset of
 //! its columns, or with another right operand.
 //!
@@ -29,23 +29,14 @@
 //!
 //! If matmuls use pairs of `bf16` k indices (`pairs`), the same bytes are twice the k indices.
 //!
-//! A changed kernel has no description. This must not know plans, nor the reasons for an operand's
-//! layout.
-
-use cranelift_entity::SecondaryMap;
+//! Each choice changes the description, by which the kernel is written again. This must not know
+//! plans, nor the reasons for an operand's layout.
 
 use super::packing::Panels;
-use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Dim;
-use crate::source::Loc;
-use crate::ssa::remove_dead;
-use crate::tile::compute::difference;
 use crate::tile::epilogue::Epilogue;
 use crate::tile::matmul::{self, LEFT, RIGHT};
-use crate::tile::{
-    Block, Body, BufferType, Compute, Extent, Inst, Kernel, Op, Param, ParamMode, Position, TileType, Type, Value,
-    tile_size,
-};
+use crate::tile::{BufferType, Compute, Kernel, Matmul, Op, PanelLayout, PanelOperand, Param, ParamMode};
 
 /// Minimum and maximum number of rows of a result tile.
 pub(super) const LEAST_ROWS: i64 = 64;
@@ -69,53 +60,22 @@ pub(super) fn tile_rows(k: &Dim, in_pairs: bool) -> i64 {
     rows
 }
 
-/// A grid axis along which there are tiles.
-#[derive(Clone, Copy)]
-struct Axis {
-    /// Its number in the grid.
-    number: usize,
-    /// Start of the tile: the grid index times the step.
-    start: Value,
-    /// Extent of the tile along it.
-    extent: Extent,
-}
-
-/// The parts of a matmul in a kernel.
+/// A matmul whose kernel can be written with other tiles and operands.
 pub(super) struct MatmulParts {
-    rows: Axis,
-    cols: Axis,
+    pub(super) matmul: Matmul,
     /// The work on its result.
     pub(super) epilogue: Epilogue,
-    /// The loads of the operands.
-    left_loads: Vec<Inst>,
-    right_loads: Vec<Inst>,
 }
 
 impl MatmulParts {
-    /// The matmul that a kernel's description states, if its epilogue is the same for other tiles.
+    /// The matmul of two matrices that a kernel's description states, if its epilogue is the same
+    /// for other tiles.
     pub(super) fn find(kernel: &Kernel) -> Option<MatmulParts> {
-        let Some(Compute::Matmul { .. }) = kernel.compute else { return None };
+        let Some(Compute::Matmul(matmul @ Matmul { panels: None, .. })) = &kernel.compute else { return None };
         let epilogue = matmul::epilogue(kernel)?;
         let is_read = |n: usize| kernel.params.get(n).is_some_and(|p| p.mode == ParamMode::In);
         let others = !epilogue.uses(kernel, &[LEFT, RIGHT]) && is_read(LEFT) && is_read(RIGHT);
-        if !others || !epilogue.is_elementwise(kernel) {
-            return None;
-        }
-        let loads_of = |n: usize| {
-            let dots = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. }));
-            let loads = dots.map(|(_, _, d)| Some(kernel.body.definition(*d.operands.get(n)?)?.0));
-            loads.collect::<Option<Vec<Inst>>>()
-        };
-        let Position { axes, rows, cols } = &epilogue.tile.at;
-        let axis = |number: usize, extent: Extent| Some(Axis { number, start: axes.get(number)?.1, extent });
-        let n = kernel.grid.len();
-        let (rows, cols) = (axis(n - 2, *rows)?, axis(n - 1, *cols)?);
-        let [left_loads, right_loads] = [loads_of(0)?, loads_of(1)?];
-        Some(MatmulParts { rows, cols, epilogue, left_loads, right_loads })
-    }
-
-    fn loads(&self, body: &Body, v: Value, loads: &[Inst]) -> bool {
-        loads.iter().any(|i| body.inst(*i).result == Some(v))
+        (others && epilogue.is_elementwise(kernel)).then(|| MatmulParts { matmul: matmul.clone(), epilogue })
     }
 
     /// The buffer types of the operands.
@@ -123,14 +83,9 @@ impl MatmulParts {
         Some([kernel.buffer_type(LEFT)?, kernel.buffer_type(RIGHT)?])
     }
 
-    /// Start of a tile along rows and columns.
-    pub(super) fn starts(&self) -> [Value; 2] {
-        [self.rows.start, self.cols.start]
-    }
-
     /// Total number of rows.
     pub(super) fn row_count(&self, kernel: &Kernel) -> Dim {
-        kernel.grid.get(self.rows.number).map(|g| g.extent.clone()).unwrap_or_default()
+        kernel.grid.iter().nth_back(1).map(|g| g.extent.clone()).unwrap_or_default()
     }
 
     /// Parameters with columns along the tile's columns, if the kernel can be restricted to fewer
@@ -140,185 +95,63 @@ impl MatmulParts {
         if body.insts().any(|(_, _, d)| matches!(d.op, Op::Iota { .. })) {
             return None;
         }
+        let axis = kernel.grid.len().checked_sub(1)?;
         let has = |p: &Param| {
             body.insts().any(|(_, _, d)| match &d.op {
                 Op::Load { cols, .. } | Op::Store { cols, .. } => {
-                    d.operands.first() == Some(&p.value) && *cols == Some(self.cols.number) && p.value != self.a(kernel)
+                    d.operands.first() == Some(&p.value) && *cols == Some(axis)
                 }
                 _ => false,
             })
         };
-        let all = kernel.params.iter().enumerate().filter(|(_, p)| has(p)).map(|(i, _)| i).collect::<Vec<usize>>();
-        let extent = kernel.grid.get(self.cols.number).map(|g| &g.extent);
-        let alike = all.iter().all(|i| kernel.buffer_type(*i).and_then(|ty| ty.shape.get(self.cols.number)) == extent);
+        let all = kernel.params.iter().enumerate().filter(|(n, p)| *n != LEFT && has(p)).map(|(n, _)| n);
+        let all = all.collect::<Vec<usize>>();
+        let extent = kernel.grid.last().map(|g| &g.extent);
+        let alike = all.iter().all(|i| kernel.buffer_type(*i).and_then(|ty| ty.shape.get(axis)) == extent);
         alike.then_some(all)
     }
 
-    fn a(&self, kernel: &Kernel) -> Value {
-        kernel.params.get(LEFT).map_or(Value::from_u32(u32::MAX), |p| p.value)
+    /// The loops of the kernel, to be changed.
+    pub(super) fn loops(&self, kernel: &Kernel) -> Loops {
+        Loops { matmul: self.matmul.clone(), types: kernel.buffer_types().unwrap_or_default() }
     }
 
-    /// Restricts the kernel to this number of columns of those parameters.
-    pub(super) fn narrow(&self, kernel: &mut Kernel, columns: &Dim, of: &[usize]) {
+    /// The kernel with other loops.
+    ///
+    /// # Errors
+    /// Parameters that are not those of a matmul, which is a bug in attnc.
+    pub(super) fn with(&self, kernel: &Kernel, Loops { matmul, types }: Loops) -> Result<Kernel, String> {
+        matmul::rewrite(kernel, &self.epilogue, matmul, types).ok_or_else(|| "a matmul of other operands".to_string())
+    }
+}
+
+/// The loops of a matmul: its description, and the types of its kernel's parameters.
+#[derive(Clone)]
+pub(super) struct Loops {
+    pub(super) matmul: Matmul,
+    pub(super) types: Vec<BufferType>,
+}
+
+impl Loops {
+    /// Restricts these parameters to this number of columns.
+    pub(super) fn narrow(&mut self, columns: &Dim, of: &[usize]) {
         for i in of {
-            let Some(v) = kernel.params.get(*i).map(|p| p.value) else { continue };
-            if let Type::Buffer(mut ty) = kernel.body.ty(v).clone() {
-                if let Some(n) = ty.shape.get_mut(self.cols.number) {
-                    *n = columns.clone();
-                }
-                kernel.body.set_ty(v, Type::Buffer(ty));
+            if let Some(n) = self.types.get_mut(*i).and_then(|ty| ty.shape.last_mut()) {
+                *n = columns.clone();
             }
         }
-        if let Some(axis) = kernel.grid.get_mut(self.cols.number) {
-            axis.extent = columns.clone();
-        }
-        if difference(kernel).is_some() {
-            kernel.compute = None;
-        }
     }
 
-    /// Changes the tile size.
-    pub(super) fn retile(&self, kernel: &mut Kernel, rows: i64, cols: i64) {
-        for (axis, size, along) in [(self.rows, rows, 0), (self.cols, cols, 1)] {
-            let Some(new) = axis.resize(kernel, size) else { continue };
-            for (v, mut t) in tiles(&kernel.body) {
-                let inner = if along == 0 { &self.right_loads } else { &self.left_loads };
-                let extent = if along == 0 { &mut t.rows } else { &mut t.cols };
-                if *extent == axis.extent && !extent.is_one() && !self.loads(&kernel.body, v, inner) {
-                    *extent = new;
-                    kernel.body.set_ty(v, Type::Tile(t));
-                }
-            }
-        }
-        // Removes the computations of the old sizes, so that nothing is merged with them.
-        remove_dead(&mut kernel.body);
-        kernel.compute = None;
-    }
-
-    /// Replaces the right operand by panels, whose leading axes are the grid axes in `own`.
-    pub(super) fn read_panels(&self, kernel: &mut Kernel, panels: &Panels, own: &[usize]) {
-        let (rank, n) = (panels.numbers.shape.len(), kernel.grid.len());
-        let Some(buffer) = kernel.params.get(RIGHT).map(|p| p.value) else { return };
-        kernel.body.set_ty(buffer, Type::Buffer(panels.numbers.buffer_type()));
-        kernel.compute = None;
-        let scales = panels.scales.as_ref().map(|(view, bits)| {
-            let value = kernel.body.add_param(Type::Buffer(view.buffer_type()));
-            kernel.params.insert(RIGHT + 1, Param::new(value, ParamMode::In));
-            (value, *bits)
-        });
-        let points: Vec<Value> = own.iter().filter_map(|i| kernel.grid.get(*i).map(|g| g.value)).collect();
-        let Some(panel) = kernel.grid.last().map(|g| g.value) else { return };
-        for inst in &self.right_loads {
-            let Some(k) = kernel.body.inst(*inst).operands.get(n - 1).copied() else { continue };
-            let Some(mut at) = Before::new(&mut kernel.body, *inst) else { continue };
-            let (op, mut operands) = match scales {
-                Some((scales, bits)) => {
-                    // A byte holds two 4-bit integers.
-                    let steps = at.index(i64::from(8 / bits.clamp(1, 8)));
-                    let row = at.binary(BinaryOp::Div, k, steps);
-                    (Op::LoadScaled { bits }, vec![panel, row, at.index(0), scales])
-                }
-                None if panels.in_pairs => {
-                    let (two, first) = (at.index(2), at.index(0));
-                    let pair = at.binary(BinaryOp::Div, k, two);
-                    (Op::LoadPairs, vec![panel, pair, first, first])
-                }
-                None if panels.abreast > 1 => {
-                    let op = Op::Load { rows: Some(rank - 3), cols: Some(rank - 1) };
-                    let count = at.index(panels.abreast);
-                    let place = at.binary(BinaryOp::Rem, panel, count);
-                    (op, vec![at.binary(BinaryOp::Div, panel, count), k, place, at.index(0)])
-                }
-                None => {
-                    let op = Op::Load { rows: Some(rank - 2), cols: Some(rank - 1) };
-                    (op, vec![panel, k, at.index(0)])
-                }
-            };
-            operands = [&[buffer], points.as_slice(), &operands].concat();
-            let data = kernel.body.inst_mut(*inst);
-            (data.op, data.operands) = (op, operands);
-        }
-    }
-}
-
-impl Axis {
-    /// Changes the step of the axis; returns the new extent of a tile. Unchanged if one point
-    /// covers everything already.
-    fn resize(&self, kernel: &mut Kernel, size: i64) -> Option<Extent> {
-        let axis = kernel.grid.get_mut(self.number)?;
-        let size = tile_size(&axis.extent, size);
-        let (point, all) = (axis.value, axis.extent.clone());
-        if axis.step == 1 {
-            return None;
-        }
-        axis.step = size;
-        let (inst, _) = kernel.body.definition(self.start)?;
-        let mut at = Before::new(&mut kernel.body, inst)?;
-        let step = at.index(size);
-        let start = at.binary(BinaryOp::Mul, point, step);
-        let extent = if size == 1 || all.as_const().is_some_and(|n| n > 0 && n % size == 0) {
-            Extent::Static(size)
-        } else {
-            let end = at.dim(&all);
-            let rest = at.binary(BinaryOp::Sub, end, start);
-            Extent::Bounded { value: at.binary(BinaryOp::Min, rest, step), max: size }
+    /// Replaces the right operand by panels, whose leading axes are the grid axes in `points`.
+    pub(super) fn read_panels(&mut self, panels: &Panels, points: Vec<usize>) {
+        let layout = match &panels.scales {
+            Some((_, bits)) => PanelLayout::Scaled { bits: *bits },
+            None if panels.in_pairs => PanelLayout::Pairs,
+            None if panels.abreast > 1 => PanelLayout::Abreast(panels.abreast),
+            None => PanelLayout::Single,
         };
-        let mut by = SecondaryMap::new();
-        by[self.start] = Some(start);
-        kernel.body.replace_uses(&by);
-        Some(extent)
+        self.matmul.panels = Some(PanelOperand { points, layout });
+        let scales = panels.scales.iter().map(|(scales, _)| scales.buffer_type());
+        self.types.splice(RIGHT..=RIGHT, [panels.numbers.buffer_type()].into_iter().chain(scales));
     }
-}
-
-/// Inserts instructions before another one.
-struct Before<'a> {
-    body: &'a mut Body,
-    block: Block,
-    inst: Inst,
-    loc: Loc,
-}
-
-impl Before<'_> {
-    fn new(body: &mut Body, inst: Inst) -> Option<Before<'_>> {
-        let block = body.block_of(inst)?;
-        let loc = body.inst(inst).loc;
-        Some(Before { body, block, inst, loc })
-    }
-
-    fn make(&mut self, op: Op, operands: Vec<Value>) -> Value {
-        let made = self.body.make_inst(op, operands, Some(Type::Index), self.loc);
-        self.body.insert_before(self.block, self.inst, made);
-        match self.body.inst(made).result {
-            Some(v) => v,
-            None => unreachable!("an instruction that is given a type has a result"),
-        }
-    }
-
-    fn index(&mut self, n: i64) -> Value {
-        self.make(Op::Const(Scalar::Int(n)), Vec::new())
-    }
-
-    fn dim(&mut self, d: &Dim) -> Value {
-        match d.as_const() {
-            Some(n) => self.index(n),
-            None => self.make(Op::DimValue(d.clone()), Vec::new()),
-        }
-    }
-
-    fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
-        self.make(Op::Binary(op), vec![a, b])
-    }
-}
-
-/// Every tile of a body, with its type.
-fn tiles(body: &Body) -> Vec<(Value, TileType)> {
-    let mut out = Vec::new();
-    for block in &body.layout {
-        let data = body.block(*block);
-        let results = data.insts.iter().filter_map(|i| body.inst(*i).result);
-        for v in data.args.iter().copied().chain(results) {
-            out.extend(body.ty(v).tile().map(|t| (v, t.clone())));
-        }
-    }
-    out
 }

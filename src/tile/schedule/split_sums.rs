@@ -39,9 +39,8 @@
 //! }
 //! ```
 //!
-//! It takes an unscheduled kernel of one block with one matmul of constant K, as made by
-//! `lowering::tile::matmul` (which makes a loop itself if K is not a constant), and accumulates in
-//! a tile filled with a constant.
+//! It takes kernels whose description is a matmul of constant K (`tile::matmul` makes a loop itself
+//! if K is not a constant), and writes them again by a description that has a block.
 //!
 //! The length of a block is
 //!
@@ -57,15 +56,9 @@
 //!
 //! It must not know where tiles live, nor the modes of matmuls.
 
-use cranelift_entity::SecondaryMap;
-
 use super::step::{Changed, Log, unscheduled};
-use crate::scalar::{BinaryOp, Scalar};
-use crate::shape::Dim;
-use crate::tile::{
-    Body, Cpu, Extent, Feature, GROUP, Inst, Kernel, KernelBuilder, Machine, Module, Op, TileType, Type, Value,
-    ValueDef, simplify,
-};
+use crate::tile::matmul::{self, LEFT};
+use crate::tile::{Compute, Cpu, Feature, GROUP, Kernel, Machine, Matmul, Module, PanelLayout, simplify};
 
 const CHAIN: i64 = 256;
 const ONE_CHAIN: i64 = 1024;
@@ -84,172 +77,24 @@ pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Re
 
 /// Puts a kernel's matmul into a loop over blocks of k, if K is too large; returns whether it was.
 pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) -> bool {
-    let Some(product) = SplitMatmul::find(&kernel.body, cpu) else { return false };
-    *kernel = product.rebuild(kernel);
+    let Some(made) = in_blocks(kernel, cpu) else { return false };
+    *kernel = made;
     simplify(&mut kernel.body);
     true
 }
 
-/// A matmul to be put into a loop.
-struct SplitMatmul {
-    /// The instructions before it, including its accumulator and constants, and those after it.
-    before: Vec<Inst>,
-    after: Vec<Inst>,
-    dot: Inst,
-    left: Load,
-    right: Load,
-    acc: Value,
-    /// K, and the length of a block.
-    steps: i64,
-    block: i64,
-}
-
-/// The load of an operand: the position of its k index among the operands, and the number of k
-/// indices per unit of it.
-struct Load {
-    inst: Inst,
-    place: usize,
-    per_index: i64,
-}
-
-/// The load that defines an operand of a matmul, starting at k index 0.
-fn load(body: &Body, v: Value, is_left: bool) -> Option<Load> {
-    let ValueDef::Result(inst) = body.def(v) else { return None };
-    let data = body.inst(inst);
-    // Axes from the end, without the operands after the indices.
-    let axis = |n: usize| data.operands.len().checked_sub(n);
-    let (place, per_index) = match data.op {
-        Op::Load { cols: Some(axis), .. } if is_left => (1 + axis, 1),
-        Op::Load { rows: Some(axis), .. } if !is_left => (1 + axis, 1),
-        Op::LoadScaled { bits } if !is_left => (axis(3)?, i64::from(8 / bits.clamp(1, 8))),
-        Op::LoadPairs if !is_left => (axis(3)?, 2),
-        _ => return None,
+/// The kernel with its matmul in a loop, if K exceeds a block.
+fn in_blocks(kernel: &Kernel, cpu: Cpu) -> Option<Kernel> {
+    let Some(Compute::Matmul(matmul @ Matmul { block: None, .. })) = &kernel.compute else { return None };
+    let types = kernel.buffer_types()?;
+    let steps = matmul::whole_steps(types.get(LEFT)?.shape.last()?)?;
+    let block = match matmul.panels.as_ref().map(|panels| panels.layout) {
+        Some(PanelLayout::Pairs) if cpu.has(Feature::Amx) => OF_TILES,
+        Some(PanelLayout::Scaled { .. }) if cpu.sums_bytes() => OF_GROUPS,
+        _ if steps <= ONE_CHAIN => ONE_CHAIN,
+        _ => CHAIN,
     };
-    let first = body.def_inst(*data.operands.get(place)?)?;
-    (first.op == Op::Const(Scalar::Int(0))).then_some(Load { inst, place, per_index })
-}
-
-impl SplitMatmul {
-    /// The matmul of a kernel, if K exceeds a block.
-    fn find(body: &Body, cpu: Cpu) -> Option<SplitMatmul> {
-        let [block] = body.layout.as_slice() else { return None };
-        let insts = &body.block(*block).insts;
-        let is_dot = |i: &Inst| matches!(body.inst(*i).op, Op::Dot { .. });
-        let at = insts.iter().position(is_dot)?;
-        let dot = insts[at];
-        let [a, b, acc] = body.inst(dot).operands.as_slice() else { return None };
-        let (left, right) = (load(body, *a, true)?, load(body, *b, false)?);
-        let Extent::Static(steps) = body.ty(*a).tile()?.cols else { return None };
-        let block = match body.inst(right.inst).op {
-            Op::LoadPairs if cpu.has(Feature::Amx) => OF_TILES,
-            Op::LoadScaled { .. } if cpu.sums_bytes() => OF_GROUPS,
-            _ if steps <= ONE_CHAIN => ONE_CHAIN,
-            _ => CHAIN,
-        };
-        let ValueDef::Result(filled) = body.def(*acc) else { return None };
-        let from = insts.iter().position(|i| *i == filled)?;
-        let (before, own, after) = (insts.get(..=from)?, insts.get(from + 1..at)?, insts.get(at + 1..)?);
-        // Between accumulator and matmul there must be only its operands, without other uses, and
-        // constants.
-        let (loads, constants): (Vec<Inst>, Vec<Inst>) = own.iter().partition(|i| [left.inst, right.inst].contains(i));
-        let used_later = |i: &Inst| body.inst(*i).operands.iter().any(|v| [a, b].contains(&v));
-        let is_alone = loads.len() == 2
-            && constants.iter().all(|i| matches!(body.inst(*i).op, Op::Const(_)))
-            && !after.iter().any(|i| is_dot(i) || used_later(i));
-        let fits = body.inst(filled).op == Op::Full && is_alone && steps > block;
-        let (before, after, acc) = ([before, &constants].concat(), after.to_vec(), *acc);
-        fits.then_some(SplitMatmul { before, after, dot, left, right, acc, steps, block })
-    }
-
-    /// The kernel with the matmul in a loop.
-    fn rebuild(&self, old: &Kernel) -> Kernel {
-        let mut kb = KernelBuilder::new(&old.name);
-        let mut copies = Copies { old: &old.body, now: SecondaryMap::new() };
-        for p in &old.params {
-            copies.now[p.value] = Some(match old.body.ty(p.value) {
-                Type::Buffer(ty) => kb.buffer(ty.clone(), p.mode),
-                _ => kb.index_param(),
-            });
-        }
-        for axis in &old.grid {
-            copies.now[axis.value] = Some(kb.grid_axis(&axis.extent, axis.step));
-        }
-        self.before.iter().for_each(|i| copies.inst(&mut kb, *i));
-        let dot = old.body.inst(self.dot);
-        kb.at(dot.loc);
-        let op = |i: &Inst| &old.body.inst(*i).op;
-        let is_stored = match self.after.as_slice() {
-            [rest @ .., last] => {
-                matches!(op(last), Op::Store { .. }) && rest.iter().all(|i| matches!(op(i), Op::Narrow { .. }))
-            }
-            [] => false,
-        };
-        let (steps, acc) = (Dim::from(self.steps), copies.copy_of(self.acc));
-        let sum = kb.summed(&steps, self.block, is_stored, acc, |kb, k, steps, acc| {
-            let a = copies.part(kb, &self.left, k, |t| t.cols = steps);
-            let b = copies.part(kb, &self.right, k, |t| t.rows = steps);
-            kb.dot(a, b, acc)
-        });
-        if let Some(result) = dot.result {
-            copies.now[result] = Some(sum);
-        }
-        self.after.iter().for_each(|i| copies.inst(&mut kb, *i));
-        let mut new = Kernel { symbols: old.symbols.clone(), ..kb.finish() };
-        for (v, now) in copies.now.iter() {
-            if let Some(now) = now {
-                new.body.set_name(*now, old.body.name(v));
-            }
-        }
-        new
-    }
-}
-
-/// Maps values of the old body to the new one.
-struct Copies<'a> {
-    old: &'a Body,
-    now: SecondaryMap<Value, Option<Value>>,
-}
-
-impl Copies<'_> {
-    fn copy_of(&self, v: Value) -> Value {
-        self.now[v].unwrap_or(v)
-    }
-
-    fn ty(&self, v: Value) -> Type {
-        let mut ty = self.old.ty(v).clone();
-        if let Type::Tile(t) = &mut ty {
-            [&mut t.rows, &mut t.cols].into_iter().filter_map(Extent::bound_mut).for_each(|v| *v = self.copy_of(*v));
-        }
-        ty
-    }
-
-    /// Appends a copy of an instruction.
-    fn inst(&mut self, kb: &mut KernelBuilder, i: Inst) {
-        let data = self.old.inst(i);
-        kb.at(data.loc);
-        let operands = data.operands.iter().map(|v| self.copy_of(*v)).collect();
-        let made = kb.push(data.op.clone(), operands, data.result.map(|v| self.ty(v)));
-        if let Some(v) = data.result {
-            self.now[v] = made;
-        }
-    }
-
-    /// Appends the load of an operand starting at k index `k`.
-    fn part(&self, kb: &mut KernelBuilder, load: &Load, k: Value, part: impl FnOnce(&mut TileType)) -> Value {
-        let data = self.old.inst(load.inst);
-        let index = match data.op {
-            Op::Load { .. } => k,
-            _ => {
-                let steps = kb.index(load.per_index);
-                kb.index_binary(BinaryOp::Div, k, steps)
-            }
-        };
-        let operands = data.operands.iter().enumerate();
-        let operands = operands.map(|(n, v)| if n == load.place { index } else { self.copy_of(*v) }).collect();
-        let mut ty = data.result.map_or(Type::Index, |v| self.ty(v));
-        if let Type::Tile(t) = &mut ty {
-            part(t);
-        }
-        kb.value(data.op.clone(), operands, ty)
-    }
+    let epilogue = matmul::epilogue(kernel).filter(|_| steps > block)?;
+    let matmul = Matmul { plain: epilogue.is_plain(kernel), block: Some(block), ..matmul.clone() };
+    matmul::rewrite(kernel, &epilogue, matmul, types)
 }

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! kernel @cumsum.0(..) computes(scan, axis=1) {
+//! kernel @matmul.0(..) computes(matmul, plain=true, tile(128, 32), block(256), panels(0), single) {
 //! kernel @attention.0(..) computes(attention) {
 //!   scores                                              loc(9:12)
 //!   %m0 = const 0.125 : f32
@@ -30,7 +31,8 @@ use crate::shape::Elem;
 use crate::source::Loc;
 use crate::table::{self, Attributes};
 use crate::tile::attention::{Attention, Formula, Locations, Node, ScoreOp, Step};
-use crate::tile::{Body, Compute, Op, Tiled, Type};
+use crate::tile::description::{Matmul, PanelLayout, PanelOperand};
+use crate::tile::{Body, Compute, MAX_EXTENT, Op, Tiled, Type};
 
 /// The argument of `computes(..)` in a kernel's head.
 pub(super) fn clause(compute: &Compute) -> String {
@@ -38,9 +40,64 @@ pub(super) fn clause(compute: &Compute) -> String {
         Compute::Copy => "copy".to_string(),
         Compute::Scan { axis } => format!("scan, axis={axis}"),
         Compute::Sort { descending, site } => format!("sort, descending={descending}, site={site}"),
-        Compute::Matmul { plain } => format!("matmul, plain={plain}"),
+        Compute::Matmul(matmul) => matmul_clause(matmul),
         Compute::Attention(_) => "attention".to_string(),
     }
+}
+
+/// The description of a matmul: what lowering knows, then what was chosen for it.
+fn matmul_clause(Matmul { plain, tile, block, panels }: &Matmul) -> String {
+    let mut parts = vec![format!("matmul, plain={plain}")];
+    parts.extend((*tile != Matmul::TILE).then(|| format!("tile({}, {})", tile[0], tile[1])));
+    parts.extend(block.map(|n| format!("block({n})")));
+    if let Some(PanelOperand { points, layout }) = panels {
+        let points = points.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let (word, number) = match layout {
+            PanelLayout::Single => ("single", None),
+            PanelLayout::Abreast(n) => ("abreast", Some(*n)),
+            PanelLayout::Pairs => ("pairs", None),
+            PanelLayout::Scaled { bits } => ("bits", Some(i64::from(*bits))),
+        };
+        let number = number.map_or(String::new(), |n| format!("({n})"));
+        parts.push(format!("panels({points}), {word}{number}"));
+    }
+    parts.join(", ")
+}
+
+/// Parses what was chosen for a matmul.
+fn read_matmul(plain: bool, args: &[Phrase], place: TextSpan) -> Read<Matmul> {
+    let mut matmul = Matmul::new(plain);
+    let (mut points, mut layout) = (None, None);
+    for p in args {
+        let e = form(read::single(p))?;
+        let numbers = |args: &[Phrase]| {
+            args.iter().map(|p| form(read::integer::<i64>(form(read::single(p))?))).collect::<Read<Vec<i64>>>()
+        };
+        let (word, given) = match (&e.kind, call(e)) {
+            (ExprKind::Word(word), _) => (word.as_str(), Vec::new()),
+            (_, Some((word, args))) => (word, numbers(args)?),
+            _ => ("", Vec::new()),
+        };
+        let fits = |n: i64| (1..=MAX_EXTENT).contains(&n);
+        match (word, given.as_slice()) {
+            ("tile", [rows, cols]) if fits(*rows) && fits(*cols) => matmul.tile = [*rows, *cols],
+            ("block", [n]) if fits(*n) => matmul.block = Some(*n),
+            ("panels", list) if list.iter().all(|n| *n >= 0) => {
+                points = Some(list.iter().filter_map(|n| usize::try_from(*n).ok()).collect());
+            }
+            ("single", []) => layout = Some(PanelLayout::Single),
+            ("abreast", [n]) if fits(*n) => layout = Some(PanelLayout::Abreast(*n)),
+            ("pairs", []) => layout = Some(PanelLayout::Pairs),
+            ("bits", [bits @ (4 | 8)]) => layout = Some(PanelLayout::Scaled { bits: if *bits == 4 { 4 } else { 8 } }),
+            _ => return fail(codes::FORM, p.place, "this is nothing that is chosen for a matmul"),
+        }
+    }
+    matmul.panels = match (points, layout) {
+        (Some(points), Some(layout)) => Some(PanelOperand { points, layout }),
+        (None, None) => None,
+        _ => return fail(codes::FORM, place, "panels have points and a layout: `panels(0), single`"),
+    };
+    Ok(matmul)
 }
 
 /// The lines of a description in a kernel's braces: text, type and location.
@@ -132,7 +189,7 @@ pub(super) fn read_clause(args: &[Phrase], place: TextSpan) -> Read<Option<Compu
         ("attention", 1) => return Ok(None),
         ("copy", 1) => Compute::Copy,
         ("scan", 2) => Compute::Scan { axis: form(read::integer(named(1, "axis")?))? },
-        ("matmul", 2) => Compute::Matmul { plain: truth(1, "plain")? },
+        ("matmul", 2..) => Compute::Matmul(read_matmul(truth(1, "plain")?, args.get(2..).unwrap_or_default(), place)?),
         ("sort", 3) => {
             let descending = truth(1, "descending")?;
             Compute::Sort { descending, site: form(read::integer(named(2, "site")?))? }

@@ -15,12 +15,12 @@
 use std::f64::consts::LOG2_E;
 
 use super::{
-    AttentionKernel, CHUNK, Mask, ONE, QueryLayout, WIDTH, buffer_over_scores, exponent_of, first_hiding, in_place,
+    AttentionKernel, CHUNK, Masks, ONE, QueryLayout, WIDTH, buffer_over_scores, exponent_of, first_hiding, in_place,
     is_causal, load_transposed,
 };
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
-use crate::tile::attention::{Formula, ScoreOp};
+use crate::tile::attention::{Formula, ScoreOp, Step};
 use crate::tile::{Extent, KernelBuilder, Op, Value};
 
 /// Loop-carried state.
@@ -98,12 +98,12 @@ pub(super) struct Round {
     pub(super) block: i64,
     /// Whether every block has `block` keys.
     pub(super) whole: bool,
-    /// Whether the causal mask may hide keys here.
-    pub(super) causal: bool,
+    /// The masks that may hide keys here.
+    pub(super) masks: Masks,
     pub(super) pass: Pass,
 }
 
-impl AttentionKernel {
+impl AttentionKernel<'_> {
     /// Processes all keys of the kernel that a query of the tile may see; returns each head's
     /// result.
     pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Option<Vec<Total>> {
@@ -119,7 +119,7 @@ impl AttentionKernel {
             });
             each.collect()
         };
-        let queries = kb.placed(self.locations.scores, |kb| self.whole_queries(kb, Pass::Quick));
+        let queries = kb.placed(self.attention.locations.scores, |kb| self.whole_queries(kb, Pass::Quick));
         let quick = self.rounds(kb, &queries, Pass::Quick)?;
         if !self.may_hide() {
             return totals(&given(&quick));
@@ -151,7 +151,9 @@ impl AttentionKernel {
         let queries = match self.layout {
             QueryLayout::InLanes | QueryLayout::KeysInLanes => queries,
             // Reloaded, without pairing.
-            QueryLayout::InLanePairs => kb.placed(self.locations.scores, |kb| self.whole_queries(kb, Pass::Careful)),
+            QueryLayout::InLanePairs => {
+                kb.placed(self.attention.locations.scores, |kb| self.whole_queries(kb, Pass::Careful))
+            }
         };
         let now = self.rounds(kb, &queries, Pass::Careful)?;
         kb.br(done, &given(&now));
@@ -165,7 +167,7 @@ impl AttentionKernel {
         let (zero, one) = (kb.index(0), kb.index(1));
         let (query, col) = (self.rank - 2, self.rank);
         let at = |points: &[Value], col: Value| [points, &[self.row, part.number, col]].concat();
-        kb.at(self.locations.values);
+        kb.at(self.attention.locations.values);
         for (Total { result, .. }, points) in totals.iter().zip(&self.heads) {
             let at = at(points, self.col);
             match self.layout {
@@ -177,7 +179,7 @@ impl AttentionKernel {
             }
         }
         // Equal for all column tiles: the first one stores them.
-        kb.at(self.locations.softmax);
+        kb.at(self.attention.locations.softmax);
         let is_first = kb.compare_scalars(CmpOp::Eq, self.col, zero);
         let (first, _) = kb.new_block(Vec::new());
         let (done, _) = kb.new_block(Vec::new());
@@ -195,11 +197,12 @@ impl AttentionKernel {
 
     /// Whether a mask may hide keys that are visited.
     fn may_hide(&self) -> bool {
-        let last = self.masks.len().saturating_sub(1);
+        let steps = &self.attention.steps;
+        let last = steps.len().saturating_sub(1);
         // A single query does not visit keys that a causal mask hides, if that mask is the last
         // one.
-        let visited = |n: usize, m: &Mask| !(self.layout == QueryLayout::KeysInLanes && is_causal(m) && n == last);
-        self.masks.iter().enumerate().any(|(n, m)| !matches!(m.step.op, ScoreOp::Cap(_)) && visited(n, m))
+        let visited = |n: usize, m: &Step| !(self.layout == QueryLayout::KeysInLanes && is_causal(m) && n == last);
+        steps.iter().enumerate().any(|(n, m)| !matches!(m.op, ScoreOp::Cap(_)) && visited(n, m))
     }
 
     /// Whether a pass processes one key at a time.
@@ -218,19 +221,19 @@ impl AttentionKernel {
         // A sink is the initial maximum, so its weight is 1.
         let mut heads = Vec::new();
         for points in &self.heads {
-            let (highest, weight, loc) = match &self.sink {
+            let (highest, weight, loc) = match &self.attention.sink {
                 Some(sink) => {
-                    let scores = kb.placed(self.locations.sink, |kb| self.sink_scores(kb, sink, points))?;
-                    (scores, 1.0, self.locations.sink)
+                    let scores = kb.placed(self.attention.locations.sink, |kb| self.sink_scores(kb, sink, points))?;
+                    (scores, 1.0, self.attention.locations.sink)
                 }
                 None => {
                     let bottom = Scalar::Float(f64::NEG_INFINITY);
                     let fill = |kb: &mut KernelBuilder| kb.full(bottom, Elem::F32, ONE, self.queries);
-                    (kb.placed(self.locations.softmax, fill), 0.0, self.locations.softmax)
+                    (kb.placed(self.attention.locations.softmax, fill), 0.0, self.attention.locations.softmax)
                 }
             };
             let sum = kb.placed(loc, |kb| kb.full(Scalar::Float(weight), Elem::F32, ONE, self.queries));
-            let first = match self.part.filter(|_| self.sink.is_some()) {
+            let first = match self.part.filter(|_| self.attention.sink.is_some()) {
                 Some(part) => kb.placed(loc, |kb| part.of_first(kb, [highest, sum])),
                 None => [highest, sum],
             };
@@ -242,12 +245,13 @@ impl AttentionKernel {
             None => kb.index(0),
         };
         let mut now = Running { next, heads };
-        if let Some(hiding) = first_hiding(self.masks.iter().map(|m| &m.step)) {
+        if let Some(hiding) = first_hiding(self.attention.steps.iter()) {
             return self.visible_round(kb, queries, now, hiding, pass);
         }
-        let last_is_causal = self.masks.last().is_some_and(is_causal);
+        let steps = &self.attention.steps;
+        let last_is_causal = steps.last().is_some_and(is_causal);
         // A single query sees all keys before the end.
-        let causal = self.masks.iter().any(is_causal) && !(last_is_causal && self.layout == QueryLayout::KeysInLanes);
+        let causal = steps.iter().any(is_causal) && !(last_is_causal && self.layout == QueryLayout::KeysInLanes);
         let block = if self.by_key(pass) { 1 } else { self.block };
         // A separate loop without the mask is not worth it where all keys fit in one block, or
         // where the kernel processes only a part of the keys.
@@ -259,7 +263,7 @@ impl AttentionKernel {
             let size = kb.index(block);
             let blocks = kb.index_binary(BinaryOp::Div, seen, size);
             let end = kb.index_binary(BinaryOp::Mul, blocks, size);
-            now = self.round(kb, queries, now, Round { end, block, whole: true, causal: false, pass })?;
+            now = self.round(kb, queries, now, Round { end, block, whole: true, masks: Masks::NotCausal, pass })?;
         }
         let mut end = kb.dim(&self.t);
         // Skipping is exact only if nothing is added after the causal mask: a NaN there would show.
@@ -275,7 +279,8 @@ impl AttentionKernel {
         if let Some(part) = self.part {
             end = part.end_before(kb, end);
         }
-        self.round(kb, queries, now, Round { end, block, whole: self.by_key(pass), causal, pass })
+        let masks = if causal { Masks::All } else { Masks::NotCausal };
+        self.round(kb, queries, now, Round { end, block, whole: self.by_key(pass), masks, pass })
     }
 
     /// The sink of each query, `[1, queries]`, in the same units as the scores.
@@ -320,7 +325,7 @@ impl AttentionKernel {
             let at = [points.as_slice(), &[self.row, start]].concat();
             match self.layout {
                 QueryLayout::InLanes => {
-                    let factor = self.scale.queries.map(|factor| (factor, self.locations.scale));
+                    let factor = self.scale.queries.map(|factor| (factor, self.attention.locations.scale));
                     load_transposed(kb, self.q, &at, axes, (part, self.queries), factor)
                 }
                 QueryLayout::InLanePairs => {
@@ -330,7 +335,9 @@ impl AttentionKernel {
                 QueryLayout::KeysInLanes => {
                     let q = kb.load(self.q, &at, (Some(axes.1), Some(axes.0)), ONE, part);
                     match self.scale.queries {
-                        Some(factor) => kb.placed(self.locations.scale, |kb| kb.binary(BinaryOp::Mul, q, factor)),
+                        Some(factor) => {
+                            kb.placed(self.attention.locations.scale, |kb| kb.binary(BinaryOp::Mul, q, factor))
+                        }
                         None => q,
                     }
                 }
@@ -373,20 +380,20 @@ impl AttentionKernel {
         kb.enter_loop(&blocks, more);
         let keys = if round.whole {
             Extent::Static(round.block)
-        } else if self.masks.last().is_some_and(is_causal) {
+        } else if self.attention.steps.last().is_some_and(is_causal) {
             let rest = kb.index_binary(BinaryOp::Sub, round.end, now.next);
             let max = kb.index(round.block);
             Extent::Bounded { value: kb.index_binary(BinaryOp::Min, rest, max), max: round.block }
         } else {
             kb.extent_at(&self.t, now.next, round.block)
         };
-        let then = self.block_of_keys(kb, queries, &now, keys, round, &self.masks)?;
+        let then = self.block_of_keys(kb, queries, &now, keys, round)?;
         kb.br(blocks.head, &then.carried());
         kb.switch_to(blocks.done);
         Some(now)
     }
 
-    /// Processes one block of keys under these masks.
+    /// Processes one block of keys.
     pub(super) fn block_of_keys(
         &self,
         kb: &mut KernelBuilder,
@@ -394,21 +401,20 @@ impl AttentionKernel {
         now: &Running,
         keys: Extent,
         round: Round,
-        masks: &[Mask],
     ) -> Option<Running> {
-        let mut all = kb.placed(self.locations.scores, |kb| self.scores(kb, queries, now.next, keys, round.pass));
+        let mut all =
+            kb.placed(self.attention.locations.scores, |kb| self.scores(kb, queries, now.next, keys, round.pass));
         for (scores, points) in all.iter_mut().zip(&self.heads) {
             if let Some(scale) = self.scale.scores {
-                *scores = kb.placed(self.locations.scale, |kb| kb.binary(BinaryOp::Mul, *scores, scale));
+                *scores = kb.placed(self.attention.locations.scale, |kb| kb.binary(BinaryOp::Mul, *scores, scale));
             }
-            for mask in masks {
-                if !is_causal(mask) || round.causal {
-                    let first = [points.as_slice(), &[self.row, now.next]].concat();
-                    *scores = kb.placed(mask.step.loc, |kb| self.masked(kb, mask, *scores, &first, keys))?;
-                }
+            let steps = self.attention.steps.iter().zip(&self.numbers).enumerate();
+            for (_, (step, number)) in steps.filter(|(n, (step, _))| round.masks.have(*n, &step.op)) {
+                let first = [points.as_slice(), &[self.row, now.next]].concat();
+                *scores = kb.placed(step.loc, |kb| self.masked(kb, (step, *number), *scores, &first, keys))?;
             }
         }
-        Some(kb.placed(self.locations.softmax, |kb| self.softmax_step(kb, now, &all, keys, round)))
+        Some(kb.placed(self.attention.locations.softmax, |kb| self.softmax_step(kb, now, &all, keys, round)))
     }
 
     /// The scores of a block: `[keys, queries]` of each head.
@@ -542,8 +548,15 @@ impl AttentionKernel {
     }
 
     /// Applies a mask to the scores of the block at indices `at`.
-    fn masked(&self, kb: &mut KernelBuilder, mask: &Mask, scores: Value, at: &[Value], keys: Extent) -> Option<Value> {
-        Some(match &mask.step.op {
+    fn masked(
+        &self,
+        kb: &mut KernelBuilder,
+        (step, number): (&Step, Option<Value>),
+        scores: Value,
+        at: &[Value],
+        keys: Extent,
+    ) -> Option<Value> {
+        Some(match &step.op {
             ScoreOp::Causal => {
                 let start = kb.index_binary(BinaryOp::Add, self.row, self.shift);
                 let last = kb.iota(1, start, Elem::I32, ONE, self.queries);
@@ -558,11 +571,11 @@ impl AttentionKernel {
             }
             ScoreOp::Keep { kept, .. } => {
                 let kept = self.mask_tile(kb, kept, at, keys)?;
-                kb.select(kept, scores, mask.number?)
+                kb.select(kept, scores, number?)
             }
             ScoreOp::Cap(_) => {
                 let x = kb.unary(UnaryOp::Tanh, scores);
-                kb.binary(BinaryOp::Mul, x, mask.number?)
+                kb.binary(BinaryOp::Mul, x, number?)
             }
         })
     }
@@ -635,7 +648,7 @@ impl AttentionKernel {
             weighted.push(Weighted { weights, so_far });
             heads.push(Softmax { highest, sum, result: so_far });
         }
-        let results = kb.placed(self.locations.values, |kb| match round.pass {
+        let results = kb.placed(self.attention.locations.values, |kb| match round.pass {
             Pass::Quick => self.add_values(kb, &weighted, now.next, keys),
             Pass::Careful => self.add_values_carefully(kb, &weighted, now.next, keys),
         });

@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::{Pass, Round, Running};
 use super::spans::{FAR, FAR_READ, I32, MAYBE, Number, Span, both, each, either, finite, integers};
-use super::{AttentionKernel, ONE, QueryLayout, formula_of};
+use super::{AttentionKernel, Masks, ONE, QueryLayout, formula_of};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Formula, Node, ScoreOp, Step};
@@ -86,7 +86,7 @@ pub(super) fn reads(step: &Step) -> bool {
     formula_of(step).is_some_and(|formula| formula.buffers().next().is_some())
 }
 
-impl AttentionKernel {
+impl AttentionKernel<'_> {
     /// The masks starting at index `from`, all of which hide keys.
     pub(super) fn hiding(&self, kb: &mut KernelBuilder, from: usize) -> Option<Hiding<'_>> {
         let count = match self.queries {
@@ -96,7 +96,7 @@ impl AttentionKernel {
         let after = kb.index_binary(BinaryOp::Add, self.row, count);
         let last_query = kb.plus(after, -1);
         Some(Hiding {
-            steps: self.masks.get(from..)?.iter().map(|m| &m.step).collect(),
+            steps: self.attention.steps.get(from..)?.iter().collect(),
             rank: self.rank,
             points: self.points().to_vec(),
             row: self.row,
@@ -151,14 +151,15 @@ impl AttentionKernel {
             kb.switch_to(visit);
         }
         let (size, keys) = if self.by_key(pass) { (1, ONE) } else { (self.block, block.count) };
-        let round = Round { end, block: size, whole: false, causal: true, pass };
+        let round = Round { end, block: size, whole: false, masks: Masks::All, pass };
         let next = kb.plus(now.next, size);
         if let Some(always) = always.filter(|_| pass == Pass::Quick) {
             let (all, _) = kb.new_block(Vec::new());
             let (some, _) = kb.new_block(Vec::new());
             kb.br_if(always, (all, &[]), (some, &[]));
             kb.switch_to(all);
-            let then = self.block_of_keys(kb, queries, &now, keys, round, self.masks.get(..from)?)?;
+            let before = Round { masks: Masks::Before(from), ..round };
+            let then = self.block_of_keys(kb, queries, &now, keys, before)?;
             kb.br(rounds.head, &then.from(next).carried());
             kb.switch_to(some);
         }
@@ -167,7 +168,7 @@ impl AttentionKernel {
             Pass::Quick if self.layout != QueryLayout::InLanePairs => hiding.trimmed(kb, block)?,
             Pass::Quick | Pass::Careful => (now.next, keys),
         };
-        let then = self.block_of_keys(kb, queries, &now.from(first), keys, round, &self.masks)?;
+        let then = self.block_of_keys(kb, queries, &now.from(first), keys, round)?;
         kb.br(rounds.head, &then.from(next).carried());
         kb.switch_to(rounds.done);
         Some(now)

@@ -38,16 +38,15 @@ use super::super::plans::{LaunchPosition, buffer, in_entry, new_slot, slot_type}
 use super::super::products::MatmulParts;
 use super::super::step::{Changed, Log};
 use super::few_rows::{ROWS, begin_with_chunks, columns};
-use crate::scalar::{BinaryOp, Scalar};
+use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem};
-use crate::ssa::remove_dead;
+use crate::tile::epilogue::ResultTile;
 use crate::tile::machine::{ENOUGH_BLOCKS, LAUNCH_BYTES};
 use crate::tile::matmul::{self, LEFT, RIGHT};
 use crate::tile::{
-    BufferType, Compute, Kernel, KernelBuilder, Kernels, Machine, Module, Op, ParamMode, Plan, PlanOp, PlanVariant,
-    State, Type, Value, View, row_major,
+    BufferType, Compute, Kernel, KernelBuilder, Kernels, Machine, Matmul, Module, Op, ParamMode, Plan, PlanOp,
+    PlanVariant, Position, State, View, row_major,
 };
-use cranelift_entity::SecondaryMap;
 
 /// Possible numbers of parts.
 const PARTS: [i64; 4] = [2, 4, 8, 16];
@@ -119,7 +118,7 @@ impl Divided {
         let shape = kernel.grid.iter().map(|g| known(&g.extent)).collect::<Option<Vec<i64>>>()?;
         let (points, [rows, cols]) = shape.split_last_chunk::<2>()?;
         let steps = matmul::whole_steps(a.shape.last()?)?;
-        let (_, _, dot) = kernel.body.insts().find(|(_, _, d)| matches!(d.op, Op::Dot { .. }))?;
+        let dot = matmul::dot(kernel)?;
         if *rows > ROWS || kernel.body.ty(dot.result?).elem() != Some(Elem::F32) {
             return None;
         }
@@ -201,45 +200,37 @@ fn part(a: &BufferType, b: &BufferType, result: &BufferType, loc: crate::source:
         kb.buffer(ty.clone(), ParamMode::In);
     }
     let to = kb.buffer(result.clone(), ParamMode::Out);
-    let tile = matmul::write(&mut kb, true)?;
+    let description = Matmul::new(true);
+    let tile = matmul::write(&mut kb, &description)?;
     kb.store(to, &tile.at.starts(), tile.at.tile_axes(), tile.result);
-    Some(Kernel { compute: Some(Compute::Matmul { plain: true }), ..kb.finish() })
+    Some(Kernel { compute: Some(Compute::Matmul(description)), ..kb.finish() })
 }
 
 /// The kernel of a matmul in which the sum of partial results replaces the matmul.
 fn combine(kernel: &Kernel, product: &MatmulParts, parts: i64, results: &BufferType) -> Option<Kernel> {
-    let mut made = Kernel { name: "combine_products".into(), compute: None, ..kernel.clone() };
-    let from = made.params.get(LEFT)?.value;
-    made.body.set_ty(from, Type::Buffer(results.clone()));
-    let (block, inst, dot) =
-        made.body.insts().find(|(_, _, d)| matches!(d.op, Op::Dot { .. })).map(|(b, i, d)| (b, i, d.clone()))?;
-    let sum = dot.result?;
-    let ty = made.body.ty(sum).clone();
-    let rank = results.shape.len();
-    let (points, _) = made.grid.split_last_chunk::<2>()?;
-    let at: Vec<Value> = points.iter().map(|g| g.value).chain(product.starts()).collect();
-    let mut insert = |op: Op, operands: Vec<Value>, ty: Type| {
-        let new = made.body.make_inst(op, operands, Some(ty), dot.loc);
-        made.body.insert_before(block, inst, new);
-        made.body.inst(new).result
-    };
-    let mut all = None;
+    let mut kb = KernelBuilder::new("combine_products");
+    let mut types = kernel.buffer_types()?;
+    *types.get_mut(LEFT)? = results.clone();
+    for (n, (ty, p)) in types.into_iter().zip(&kernel.params).enumerate().filter(|(n, _)| *n != RIGHT) {
+        kb.buffer(ty, if n == LEFT { ParamMode::In } else { p.mode });
+    }
+    kb.at(matmul::dot(kernel)?.loc);
+    let shape: Vec<Dim> = kernel.grid.iter().map(|g| g.extent.clone()).collect();
+    let at = Position::over(&mut kb, &shape, product.matmul.tile);
+    let (from, starts) = (kb.param(LEFT)?, at.starts());
+    let along = (Some(results.shape.len() - 2), Some(results.shape.len() - 1));
+    let mut sum = None;
     for n in 0..parts {
-        let number = insert(Op::Const(Scalar::Int(n)), Vec::new(), Type::Index)?;
-        let op = Op::Load { rows: Some(rank - 2), cols: Some(rank - 1) };
-        let one = insert(op, [&[from, number], at.as_slice()].concat(), ty.clone())?;
-        all = Some(match all {
+        let number = kb.index(n);
+        let one = kb.load(from, &[&[number], starts.as_slice()].concat(), along, at.rows, at.cols);
+        sum = Some(match sum {
             None => one,
-            Some(others) => insert(Op::Binary(BinaryOp::Add), vec![others, one], ty.clone())?,
+            Some(others) => kb.binary(BinaryOp::Add, others, one),
         });
     }
-    let mut by = SecondaryMap::new();
-    by[sum] = all;
-    made.body.replace_uses(&by);
-    remove_dead(&mut made.body);
-    made.params.remove(RIGHT);
-    made.find_symbols();
-    Some(made)
+    let tile = ResultTile { result: sum?, at };
+    product.epilogue.copy_with(kernel, &mut kb, &tile, |kb, n| kb.param(n - usize::from(n >= RIGHT)))?;
+    Some(kb.finish())
 }
 
 #[cfg(test)]

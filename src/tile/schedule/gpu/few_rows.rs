@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use super::super::products::{LEAST_ROWS, MatmulParts};
 use crate::shape::Dim;
 use crate::tile::alignment::{CHUNK, launches_give};
-use crate::tile::{Gpu, GpuArch, Kernel, Module, Op, State, Value};
+use crate::tile::{Gpu, GpuArch, Kernel, Module, Op, State, Value, simplify};
 
 /// Maximum number of rows.
 pub(super) const ROWS: i64 = 8;
@@ -58,7 +58,12 @@ pub(super) fn retile(kernel: &mut Kernel) {
     let along_steps = b.is_dense(b.shape.len().saturating_sub(2));
     let points = points.iter().map(|g| g.extent.as_const().unwrap_or(1).max(1)).fold(1, i64::saturating_mul);
     let columns = columns(points, &cols.extent, along_steps);
-    product.retile(kernel, LEAST_ROWS, columns);
+    let mut loops = product.loops(kernel);
+    loops.matmul.tile = [LEAST_ROWS, columns];
+    if let Ok(made) = product.with(kernel, loops) {
+        *kernel = made;
+        simplify(&mut kernel.body);
+    }
 }
 
 /// Tile width.

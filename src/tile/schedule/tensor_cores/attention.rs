@@ -22,9 +22,9 @@
 //! formulas is determined before its copy starts, and each tile is computed with masks or without,
 //! depending on the bounds (`schedule::attention::Hiding`).
 
-use super::super::attention::{Hiding, PartialResults, shared_axis};
+use super::super::attention::{Hiding, Masks, PartialResults, shared_axis};
 use super::build::{self, SharedTile};
-use super::scores::{self, Masks, Scores, Softmax};
+use super::scores::{self, Scores, Softmax};
 use super::{CoreKernels, Reason};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};

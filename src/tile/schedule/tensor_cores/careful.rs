@@ -12,9 +12,10 @@
 //! in the CPU's schedule (`schedule/attention/keys.rs`), it is optimised for size, since it does
 //! not run if all values are finite.
 
+use super::super::attention::Masks;
 use super::attention::AttentionTiles;
 use super::build::{self, ONE};
-use super::scores::{Masks, Scores, Softmax};
+use super::scores::{Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::shape::Elem;
 use crate::tile::attention::{KEYS, QUERIES, ScoreOp, VALUES};

@@ -158,9 +158,9 @@ fn kernels_of(module: &Module, k: &Kernel, gpu: &Gpu, tf32: bool) -> Option<Resu
 /// `aligned` says so.
 fn made(k: &Kernel, gpu: &Gpu, tf32: bool, aligned: &dyn Fn(usize) -> bool) -> Option<Result<CoreKernels, Reason>> {
     match &k.compute {
-        Some(Compute::Matmul { .. }) => Some(products::made(k, gpu, tf32, aligned)),
+        Some(Compute::Matmul(matmul)) if matmul.panels.is_none() => Some(products::made(k, gpu, tf32, aligned)),
         Some(Compute::Attention(_)) => Some(attention::made(k, gpu, aligned)),
-        Some(Compute::Copy | Compute::Scan { .. } | Compute::Sort { .. }) | None => None,
+        Some(Compute::Copy | Compute::Scan { .. } | Compute::Sort { .. } | Compute::Matmul(_)) | None => None,
     }
 }
 

@@ -426,8 +426,7 @@ impl<'a> MatmulTiles<'a> {
     }
 
     pub(super) fn dot_loc(&self) -> crate::source::Loc {
-        let dot = self.kernel.body.insts().find(|(_, _, d)| matches!(d.op, Op::Dot { .. }));
-        dot.map_or_else(crate::source::Loc::default, |(_, _, d)| d.loc)
+        matmul::dot(self.kernel).map(|d| d.loc).unwrap_or_default()
     }
 
     /// The kernel's epilogue, on an accumulator with a tile's extents.
@@ -441,7 +440,10 @@ impl<'a> MatmulTiles<'a> {
         let mut axes: Vec<(AxisRole, Value)> = place.points.iter().map(|p| (AxisRole::Point, *p)).collect();
         axes.extend([(AxisRole::Rows, place.row), (AxisRole::Cols, place.col)]);
         let at = Position { axes, rows: Extent::Static(rows), cols: Extent::Static(cols) };
-        self.product.epilogue.copy_with(self.kernel, kb, &ResultTile { result, at }, |kb, n| self.param(kb, n))
+        self.product
+            .epilogue
+            .copy_with(self.kernel, kb, &ResultTile { result, at }, |kb, n| self.param(kb, n))
+            .map(drop)
     }
 }
 

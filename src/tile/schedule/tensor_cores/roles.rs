@@ -38,11 +38,11 @@
 //! queries or keys (document ids) can only be read by whole warps, so before the warps diverge they
 //! determine the first and the last tile that such masks leave visible.
 
-use super::super::attention::Hiding;
+use super::super::attention::{Hiding, Masks};
 use super::attention::AttentionTiles;
 use super::build::{self, KAxis, RingAt, SharedTile};
 use super::products::{MatmulTiles, TilePosition};
-use super::scores::{Masks, Scores, Softmax};
+use super::scores::{Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::tile::attention::{KEYS, QUERIES, VALUES};
 use crate::tile::{Block, BlockCall, Gpu, GpuOp, Kernel, KernelBuilder, Op, Role, Type, Value};

@@ -26,7 +26,7 @@
 use std::collections::BTreeMap;
 use std::f64::consts::LOG2_E;
 
-use super::super::attention::{Hiding, KeyRange, first_hiding, hides};
+use super::super::attention::{Hiding, KeyRange, Masks, first_hiding, hides};
 use super::build::{self, ONE};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
@@ -72,28 +72,6 @@ pub(super) struct Scores<'a> {
 pub(super) struct Softmax {
     pub(super) highest: Value,
     pub(super) sum: Value,
-}
-
-/// The masks to apply to a tile of keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Masks {
-    /// All, and the end of the keys.
-    All,
-    /// All but the causal one: it masks nothing, and the tile is full.
-    NotCausal,
-    /// Only the masks before this step: it and later ones mask nothing, and the tile is full.
-    Before(usize),
-}
-
-impl Masks {
-    /// Is a mask applied?
-    fn have(self, n: usize, op: &ScoreOp) -> bool {
-        match self {
-            Masks::All => true,
-            Masks::NotCausal => *op != ScoreOp::Causal,
-            Masks::Before(end) => n < end,
-        }
-    }
 }
 
 /// Contribution of a tile of keys.
@@ -254,7 +232,8 @@ impl Scores<'_> {
         Some(kb.binary(BinaryOp::And, always, is_whole))
     }
 
-    /// The scores of the keys starting at `first`, with masks applied.
+    /// The scores of the keys starting at `first`, with masks applied; with fewer than all, the
+    /// tile of keys is full.
     pub(super) fn masked(&self, kb: &mut KernelBuilder, products: Value, first: Value, masks: Masks) -> Option<Value> {
         let mut scores = products;
         if let Some(scale) = self.scale {
