@@ -15,9 +15,9 @@
 //! ```
 //!
 //! As in delta debugging (Zeller & Hildebrandt 2002, "Simplifying and Isolating Failure-Inducing
-//! Input") and in C-Reduce, a change need not keep the meaning; the test decides. The result depends
-//! on nothing but the program and the test: with several jobs the first of the interesting changes
-//! is made, as with one.
+//! Input") and in C-Reduce, a change need not keep the meaning; the test decides. The result
+//! depends on nothing but the program and the test: with several jobs the first of the interesting
+//! changes is made, as with one.
 
 mod lines;
 mod operations;
@@ -42,7 +42,7 @@ pub(super) trait Changes: Sync {
     fn name(&self) -> &'static str;
     /// The number of changes of a program.
     fn count(&self, text: &str) -> usize;
-    /// The program after `n` changes from number `first`; none if it is no program then.
+    /// The program after `n` changes from number `first`; none if that is not a program.
     fn make(&self, text: &str, first: usize, n: usize) -> Candidate;
 }
 

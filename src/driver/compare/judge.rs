@@ -39,7 +39,7 @@ pub(super) struct Verdict {
     /// How many have no bound, though they are not equal, and the first of them.
     pub(super) open: usize,
     pub(super) first_open: Option<(Vec<usize>, [f64; 2])>,
-    /// The largest distance of those that agree.
+    /// The largest distance of elements that agree.
     pub(super) near: f64,
     /// The first that differs.
     pub(super) first: Option<Element>,
@@ -119,7 +119,7 @@ pub(super) fn judge(tensors: [&Tensor; 2], bounds: [Option<Bounds<'_>>; 2], refe
     verdict
 }
 
-/// The bound of an element by those of the reference and of the other side.
+/// The bound of an element by its bound on the reference and on the other side.
 fn unit(reference: Option<Bounded>, other: Option<Bounded>, without: f64) -> f64 {
     match (reference, other) {
         (Some(own), Some(other)) if other.error.is_finite() => own.error + other.error,

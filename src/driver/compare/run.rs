@@ -1,7 +1,7 @@
 //! Runs the sides of a comparison.
 //!
 //! In: a side with its values, and the calls. Out: the results and values of each call, up to the
-//! first that fails; and the same in `f64` with running error bounds. Results are those of the code
+//! first that fails; and the same in `f64` with running error bounds. Results come from the code
 //! without taps.
 
 use super::Inputs;
@@ -227,7 +227,7 @@ fn tiled(
     }))
 }
 
-/// Runs given tile IR in its interpreter, and keeps what each launch writes.
+/// Runs given tile IR in its interpreter, and keeps the buffers after each launch.
 fn launched(
     s: &mut Session,
     tiles: tile::verify::Verified<'_>,

@@ -1,8 +1,9 @@
-//! The values that are compared: those of graph IR as taps, those of tile IR as what launches write.
+//! The values that are compared.
 //!
-//! In: a module after the passes. Out: the module with a tap after each operation, and what is known
-//! of each value. In a loop with a counter the values of all iterations are stacked; in another one
-//! the last is seen. Constants, parameters and the arguments of blocks are not watched.
+//! In: a module after the passes. Out: for graph IR, the module with a tap after each operation;
+//! for tile IR, the buffers that launches write; and the place, the type and the text of each. In
+//! a loop with a counter the values of all iterations are stacked; in another one the last is
+//! seen. Constants, parameters and the arguments of blocks are not watched.
 
 use crate::ir::{self, Cfg, Function, Inst, Loc, Op, Terminator, Type, Value, ValueDef, in_range};
 use crate::scalar::CmpOp;

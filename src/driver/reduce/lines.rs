@@ -1,4 +1,4 @@
-//! Changes of a text that is no program: removes lines, and words.
+//! Changes of any text: removes lines, and words.
 //!
 //! In: any text. Out: it without some lines, brackets or tokens. For programs with syntax
 //! errors, and for formats that have no reader here.
@@ -39,7 +39,7 @@ impl Changes for Lines {
 
 struct Tokens;
 
-/// The ranges of all tokens; those of the layout are empty.
+/// The ranges of all tokens that are text; tokens of the layout are not.
 fn tokens(text: &str) -> Vec<Range<usize>> {
     let found = syntax::tokens(FileId(0), text, &mut Diagnostics::new());
     found.iter().map(|token| token.span.range()).filter(|range| !range.is_empty()).collect()

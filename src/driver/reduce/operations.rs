@@ -371,7 +371,7 @@ fn edit_function(f: &mut Function, edit: BodyEdit) {
 }
 
 impl tile::Module {
-    /// The bodies of kernels, then those of plans.
+    /// The bodies of kernels, then of plans.
     fn body_mut(&mut self, n: usize) -> Option<&mut tile::Body> {
         let kernels = self.kernels.len();
         match n.checked_sub(kernels) {

@@ -8,7 +8,8 @@
 //! * `lists`: an entry of a list; a parameter of a function or a layer goes with its arguments
 //! * `blocks`: a loop or a branch becomes its block
 //! * `names`: a variable becomes the value that it is given
-//! * `expressions`: an expression becomes one of its operands, an argument of the function, or a number
+//! * `expressions`: an expression becomes one of the operations in it, an argument of the function,
+//!   or a number
 //! * `numbers`: a number becomes a smaller one
 
 use super::lines::cut;
@@ -129,7 +130,8 @@ impl Edits {
         self.text.get(span.range()).unwrap_or_default()
     }
 
-    /// Removes a part, with its documentation and attributes, and its line if nothing else is on it.
+    /// Removes a part, with its documentation and attributes, and its line if nothing else is on
+    /// it.
     fn part(&mut self, span: Span) {
         let text = &self.text;
         let mut range = span.range();
@@ -496,14 +498,14 @@ impl Edits {
     }
 }
 
-/// The expressions directly inside an expression; those of its blocks are not among them.
+/// The expressions directly inside an expression; expressions in its blocks are not among them.
 fn parts_of(e: &Expr) -> Vec<&Expr> {
     match &e.kind {
         ExprKind::Tuple(list) | ExprKind::List(list) => list.iter().collect(),
         ExprKind::Unary { operand, .. } => vec![operand.as_ref()],
         ExprKind::Binary { left, right, .. } => vec![left.as_ref(), right.as_ref()],
         ExprKind::Call { callee, args, .. } => {
-            // The name of a function is no expression of its own.
+            // The name of a function is not an expression of its own.
             let callee = Some(callee.as_ref()).filter(|callee| !matches!(callee.kind, ExprKind::Name(_)));
             args.iter().map(|arg| &arg.value).chain(callee).collect()
         }

@@ -1,4 +1,4 @@
-//! The search: tries changes, and makes those that leave the program interesting.
+//! The search: tries changes, and makes each that leaves the program interesting.
 //!
 //! In: a program, kinds of changes, a test. Out: a program of which no single change is interesting
 //! any more. Each kind is tried in groups: half of all its changes at once, then a quarter, down to

@@ -4,7 +4,7 @@
 //!
 //! In: elements. Out: [`Bounded`], the `f64` result of a computation with a bound on how far a
 //! result
-//! in the program's own precision may be from it, whoever computes it: sums in any order, with or
+//! in the program's own precision may be from it, in any correct implementation: sums in any order, with or
 //! without fused multiply-add, functions off by a few units in the last place, intermediates kept
 //! in
 //! `f32` where the program rounds them to less. Zero times NaN or infinity may count or not, and so
@@ -56,7 +56,7 @@ impl BoundedSum {
 /// Unit roundoff of `f32`, the accumulator of sums and products.
 pub const U32: f64 = 1.0 / 16_777_216.0;
 
-/// The smallest normal number of `f32` and `bf16`. What is below it may be taken as 0.
+/// The smallest normal number of `f32` and `bf16`. Smaller magnitudes may be taken as 0.
 const TINY: f64 = f32::MIN_POSITIVE as f64;
 
 /// How many units a compiled function of one element may be off, besides its conditioning.
@@ -261,7 +261,7 @@ impl Real for Bounded {
             return made(self.value, self.error, 1.0, elem);
         }
         let error = match elem {
-            // The inexact value is rounded to an element that is no farther from it than this one.
+            // The inexact value is rounded to an element at most as far from it as this one.
             Elem::BF16 | Elem::F16 => 2.0 * self.error,
             Elem::F32 | Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => self.error,
         };

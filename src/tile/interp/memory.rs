@@ -111,8 +111,8 @@ impl View {
         Ok(self.start.wrapping_add(element.wrapping_mul(self.size())))
     }
 
-    /// All elements; those that were never written, or have no storage because no grid point owns
-    /// them, are zeros.
+    /// All elements. Elements that were never written, or have no storage because no grid point
+    /// owns them, are zeros.
     pub(super) fn tensor(&self, memory: &[Storage]) -> Result<Tensor, EvalError> {
         let Some(s) = memory.get(self.storage) else { return broken("no such storage") };
         let shape: Vec<usize> = self.shape.iter().filter_map(|n| usize::try_from(*n).ok()).collect();
