@@ -275,7 +275,9 @@ impl Walk<'_, '_> {
             // Packs if there are enough rows, which may be known only in a call. Pairs are packed
             // for any number.
             let (pack, unpacked) = match pack.flatten() {
-                Some(pack) if row_count.as_const().is_none() && left != Left::Pairs => (Some(pack), Some(made.clone())),
+                Some(pack) if row_count.as_const().is_none() && left != Left::Pairs => {
+                    (Some(pack), Some(loops.clone()))
+                }
                 Some((kernel, operands)) => {
                     self.launch(at, &kernel, &operands);
                     (None, None)
@@ -360,8 +362,8 @@ impl Walk<'_, '_> {
                 }
             }
             if let (Some(pack), Some(mut few)) = (pack, unpacked) {
-                product.retile(&mut few, tile_rows(&steps, false), self.new.machine.panel);
-                few.find_symbols();
+                few.matmul.tile = [tile_rows(&steps, false), self.new.machine.panel];
+                let few = product.with(kernel, few)?;
                 let packed = self.kernels.add_again(std::mem::replace(&mut made, few));
                 let right = buffer(&mut self.plan.body, at, &piece.window);
                 let unpacked = operands.iter().enumerate().map(|(i, v)| if i == RIGHT { right } else { *v }).collect();
