@@ -445,6 +445,7 @@ fn element_text(e: &Element, stacked: usize, text: &mut String) {
             "no bound admits both".to_string()
         }
         units if units.is_infinite() => "they must be equal".to_string(),
+        units if units < 1.0 => format!("{units:.3} bounds of {:.1e} apart", e.bound),
         units => format!("{units:.1} bounds of {:.1e} apart", e.bound),
     };
     let _ = writeln!(text, "  {at}at {index:?}: one {one}, two {two}: {far}");

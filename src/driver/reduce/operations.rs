@@ -13,7 +13,7 @@ use super::{Candidate, Changes};
 use crate::interface::ArgDecl;
 use crate::ir::{self, Function, Scalar, Type};
 use crate::source::{FileId, Loc};
-use crate::ssa::{Block, Body, Dialect, Inst, Terminator, Value, remove_dead};
+use crate::ssa::{Block, Body, Dialect, Inst, Terminator, Value, ValueDef, remove_dead};
 use crate::tile::{self, verify::VerifiedModule};
 use cranelift_entity::SecondaryMap;
 use std::collections::BTreeSet;
@@ -192,10 +192,28 @@ fn ends<D: Dialect>(body: &Body<D>) -> bool {
         let more: Vec<Block> =
             more.filter(|b| targets(b).is_empty() || targets(b).iter().any(|t| reach.contains(t))).collect();
         if more.is_empty() {
-            return body.layout.iter().all(|b| reach.contains(b));
+            break;
         }
         reach.extend(more);
     }
+    // A way out that depends on nothing in the loop is taken at once, or never.
+    let varies = |l: &crate::cfg::Loop<Block>, v: Value| match body.def(v) {
+        ValueDef::Param => false,
+        ValueDef::Arg(block, _) => l.blocks.contains(&block),
+        ValueDef::Result(i) => {
+            let is_constant = D::name(&body.inst(i).op) == "const";
+            !is_constant && body.block_of(i).is_some_and(|block| l.blocks.contains(&block))
+        }
+    };
+    let leaves = |l: &crate::cfg::Loop<Block>| {
+        l.blocks.iter().any(|b| match &body.block(*b).terminator {
+            Terminator::BrIf { condition, .. } => {
+                targets(b).iter().any(|t| !l.blocks.contains(t)) && varies(l, *condition)
+            }
+            _ => false,
+        })
+    };
+    body.layout.iter().all(|b| reach.contains(b)) && body.cfg().loops().iter().all(leaves)
 }
 
 /// Removes unreachable blocks, and what is dead.
