@@ -228,7 +228,7 @@ def roofline():
     p.text(610, 72, "compute bound: the peak of the units", "ink", "middle")
     for x, y, name in [(140, 225, "x * 2 + y"), (200, 195, "one token, a matrix"), (560, 84, "matmul of 256 rows"), (700, 84, "attention, S = 1024")]:
         p.box(x - 5, y - 5, 10, 10, "hot")
-        p.text(x + 12, y + 22, name, "faint")
+        p.text(x + 12, y + 18, name, "faint")
     return p.svg()
 
 

@@ -1,8 +1,8 @@
 //! Judges the learner's file: runs the commands of an exercise and tests their output.
 //!
-//! In: an exercise, the folder with its files, attnc's source. Out: whether all conditions hold, and
-//! a report for the learner. This attnc runs the commands, in the exercise's folder; `cargo` builds
-//! another one from the source for exercises about attnc itself.
+//! In: an exercise, the folder with its files, attnc's source. Out: whether all conditions hold,
+//! and a report for the learner. This attnc runs the commands, in the exercise's folder. For
+//! exercises about attnc itself, `cargo` builds another one from the source.
 
 use super::exercise::{Condition, Exercise, Judgement};
 use std::fmt::Write as _;
