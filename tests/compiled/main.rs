@@ -49,4 +49,5 @@ mod state;
 mod std_nn;
 #[path = "../common/tape.rs"]
 mod tape;
+mod training;
 mod update;
