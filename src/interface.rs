@@ -6,7 +6,9 @@
 //! bodies or operations.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
+use crate::diagnostics::did_you_mean;
 use crate::shape::{Dim, Fact, TensorType};
 use crate::source::Loc;
 
@@ -50,7 +52,8 @@ impl ParamDecl {
     }
 }
 
-/// A value that a session keeps between calls; zero when the session begins.
+/// A value that a session keeps between calls. It is zero when the session begins; a state with the
+/// name of a parameter has the values of that parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateDecl {
     /// Its path in the model, with `*` for each array of layers.
@@ -66,6 +69,49 @@ pub fn param_named<'a>(params: &'a [ParamDecl], name: &str) -> Option<&'a ParamD
     match found {
         Ok(at) => params.get(at),
         Err(_) => params.iter().find(|p| p.name == name),
+    }
+}
+
+/// Does a path match a pattern? `*` matches any string.
+pub fn matches(pattern: &str, path: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|first| path.strip_prefix(first)) else { return false };
+    let mut rest = rest;
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Maximum number of names in a message.
+const MAX_NAMES: usize = 8;
+
+/// A suggestion for a pattern that matches no parameter.
+pub fn meant_by(pattern: &str, params: &[ParamDecl]) -> String {
+    let names = || params.iter().map(|p| p.name.as_str());
+    if let Some(near) = did_you_mean(pattern, names()) {
+        return format!("; did you mean `{near}`?");
+    }
+    // Replaces a word that occurs in no name by the closest one that does.
+    let known: BTreeSet<&str> =
+        names().flat_map(|name| name.split(['.', '*'])).filter(|word| !word.is_empty()).collect();
+    let wrong = pattern.split(['.', '*']).filter(|word| !word.is_empty() && !names().any(|name| name.contains(word)));
+    for word in wrong {
+        if let Some(near) = did_you_mean(word, known.iter().copied()) {
+            return format!("; did you mean `{}`?", pattern.replacen(word, near, 1));
+        }
+    }
+    let listed: Vec<String> = names().take(MAX_NAMES).map(|name| format!("`{name}`")).collect();
+    let more = if params.len() > MAX_NAMES { ", ..." } else { "" };
+    if listed.is_empty() {
+        ": the model has none".to_string()
+    } else {
+        format!("; there is {}{more}", listed.join(", "))
     }
 }
 
@@ -196,4 +242,25 @@ pub struct Interface<'a> {
     pub file: &'a str,
     /// The names of other files, for locations in them.
     pub files: &'a [String],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stand_for_any_text() {
+        for (pattern, path, fits) in [
+            ("a.b", "a.b", true),
+            ("a.b", "a.bc", false),
+            ("*", "h.3.attn.weights", true),
+            ("h.*.attn.weights", "h.11.attn.weights", true),
+            ("h.*.attn.weights", "h.11.attn.scores", false),
+            ("*weights", "weights", true),
+            ("h.*.*", "h.1.x", true),
+            ("h.*.*x", "h.x", false),
+        ] {
+            assert_eq!(matches(pattern, path), fits, "{pattern} {path}");
+        }
+    }
 }

@@ -36,7 +36,7 @@
 //! | `format` | the formatter: a program in, the same program in the style of the examples out | `diagnostics`, `source`, `syntax` | types |
 //! | `lsp` | the language server: requests of an editor to answers | `diagnostics`, `format`, `reference`, `source`, `stack`, `syntax`, `types` | IR |
 //! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax`, `table` | IR |
-//! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `stack`, `types` | passes, instruction sets |
+//! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | `diagnostics`, `interface`, `ir`, `scalar`, `shape`, `source`, `stack`, `types` | passes, instruction sets |
 //! | `passes` | rewrites of graph IR, the pipeline, remarks | `diagnostics`, `ir`, `observe`, `scalar`, `shape`, `source`, `ssa` | files, back ends |
 //! | `lowering::tile` | regions to kernels, functions to plans, movement to views | `ir`, `scalar`, `shape`, `tile` | vectors, machine code |
 //! | `lowering::vector` | runs of scheduled kernels to routines of vector IR: loops, tails, reductions | `scalar`, `shape`, `ssa`, `tile`, `vector` | instructions, back ends |
@@ -58,7 +58,7 @@
 //! | `shape` | element types, dimensions in canonical form, facts about them |  | source, IR, machines |
 //! | `scalar` | literal elements; what `exp`, `add`, `lt` mean for one element | `shape::Elem`, `table` | tensors |
 //! | `tensor` | host tensors: an element type, extents, bytes | `shape` | where they come from |
-//! | `interface` | declarations of a module: parameters, entry points, taps | `shape`, `source` | bodies, operations |
+//! | `interface` | declarations of a module: parameters, entry points, taps | `diagnostics`, `shape`, `source` | bodies, operations |
 //! | `interp` | what both interpreters share: parameters, limits, errors | `source`, `tensor` | either IR |
 //! | `ssa` | the SSA body of the IRs: blocks, values, edits, structure and dominance; CSE and DCE | `cfg`, `source` | any operation or type |
 //! | `cfg` | the control flow of a body: orders of blocks, dominators, loops |  | what is in a block |

@@ -13,9 +13,9 @@ module.exports = grammar({
   // In the order of `enum Token` in src/scanner.c.
   externals: ($) => [
     $._newline, $.comment, $._skip, $._invalid, $.documentation, $.identifier, $.integer, $.float, $.string,
-    $.element_type, ";", "use", "layer", "model", "state", "tap", "reset", "dim", "step", "fn", "pub", "let", "var", "for",
+    $.element_type, ";", "use", "layer", "model", "rule", "train", "state", "tap", "reset", "dim", "step", "fn", "pub", "let", "var", "for",
     "in", "while", "if", "else", "break", "where", "and", "or", "not", "true", "false", "inf", "(", ")", "[", "]", "{",
-    $._members, "}", "<", $._angle, ">", "<=", ">=", "==", "!=", "=", "+", "-", "*", "/", "%", "@", ",", ":", ".", "..",
+    $._members, $._arms, "}", "<", $._angle, ">", "<=", ">=", "==", "!=", "=", "+", "-", "*", "/", "%", "@", ",", ":", ".", "..",
     "->", "#",
   ],
   extras: ($) => [$.comment, $._skip, /\s/],
@@ -47,7 +47,7 @@ module.exports = grammar({
     layer: ($) =>
       seq(
         repeat($._meta),
-        choice("layer", "model"),
+        choice("layer", "model", "rule"),
         field("name", $.identifier),
         optional($.generic_parameters),
         optional($.where_clause),
@@ -96,7 +96,7 @@ module.exports = grammar({
     _effect: ($) =>
       choice($.let, $.length, $.var, $.assignment, $.tap, $.reset, $.for, $.while, $.break,
         prec.dynamic(1, $._effect_value)),
-    _effect_value: ($) => choice($.call, $.if, $.block, alias($._effect_in_parentheses, $.parenthesized)),
+    _effect_value: ($) => choice($.call, $.if, $.train, $.block, alias($._effect_in_parentheses, $.parenthesized)),
     _effect_in_parentheses: ($) => seq("(", $._effect_value, ")"),
     let: ($) => seq("let", $._pattern, optional(seq(":", $._type)), "=", $._expression),
     var: ($) => seq("var", $._pattern, optional(seq(":", $._type)), "=", $._expression),
@@ -159,7 +159,25 @@ module.exports = grammar({
       ),
     member: ($) => prec(PREC.postfix, seq($._postfix, ".", field("name", choice($.identifier, $.integer)))),
     _primary: ($) =>
-      choice($.identifier, $.integer, $.float, $.string, $.boolean, "inf", $.parenthesized, $.tuple, $.list, $.block, $.if),
+      choice($.identifier, $.integer, $.float, $.string, $.boolean, "inf", $.parenthesized, $.tuple, $.list, $.block, $.if,
+        $.train),
+    train: ($) =>
+      seq(
+        "train",
+        field("loss", $._expression),
+        repeat(seq(",", $.named_argument)),
+        alias($._arms, "{"),
+        optional(seq($.arm, repeat(seq(choice($._line, ","), $.arm)), optional(choice($._line, ",")))),
+        "}",
+      ),
+    arm: ($) =>
+      seq(
+        field("pattern", $.string),
+        optional($.where_clause),
+        ":",
+        field("rule", $.path),
+        optional(seq("(", optional($._arguments), ")")),
+      ),
     boolean: (_) => choice("true", "false"),
     parenthesized: ($) => seq("(", $._expression, ")"),
     tuple: ($) => seq("(", $._expression, ",", comma($._expression), ")"),

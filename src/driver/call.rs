@@ -7,7 +7,7 @@
 
 use super::arguments::{self, Said, Work};
 use super::calls;
-use super::keep::{matches, tell_losses};
+use super::keep::tell_losses;
 use super::levels::Levels;
 use super::load::{How, opened};
 use super::outputs::Source;
@@ -19,6 +19,7 @@ use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
 use crate::codegen::Generator;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{driver as codes, weights};
+use crate::interface::matches;
 use crate::ir::{self, interp};
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::runtime::load::CompiledModel;

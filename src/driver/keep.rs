@@ -5,7 +5,7 @@
 //! parameters, and a table of errors.
 
 use super::session::{CommandError, Session, tell};
-use crate::diagnostics::did_you_mean;
+use crate::interface::{matches, meant_by};
 use crate::ir::{self, ParamDecl};
 use crate::lowering::tile::lower;
 use crate::runtime::weights::{WeightsFile, members};
@@ -14,8 +14,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Maximum number of names in a message.
-const MAX_NAMES: usize = 8;
 /// Maximum number of lines in the table without `--verbose`.
 const MAX_LINES: usize = 12;
 
@@ -42,42 +40,7 @@ fn meant(pattern: &str, params: &[ParamDecl]) -> String {
     if let Some(p) = params.iter().find(of_array) {
         return format!(": the layers of an array are packed alike; use `{}`", p.name);
     }
-    let names = || params.iter().map(|p| p.name.as_str());
-    if let Some(near) = did_you_mean(pattern, names()) {
-        return format!("; did you mean `{near}`?");
-    }
-    // Replaces a word that occurs in no name by the closest one that does.
-    let known: BTreeSet<&str> =
-        names().flat_map(|name| name.split(['.', '*'])).filter(|word| !word.is_empty()).collect();
-    let wrong = pattern.split(['.', '*']).filter(|word| !word.is_empty() && !names().any(|name| name.contains(word)));
-    for word in wrong {
-        if let Some(near) = did_you_mean(word, known.iter().copied()) {
-            return format!("; did you mean `{}`?", pattern.replacen(word, near, 1));
-        }
-    }
-    let listed: Vec<String> = names().take(MAX_NAMES).map(|name| format!("`{name}`")).collect();
-    let more = if params.len() > MAX_NAMES { ", ..." } else { "" };
-    if listed.is_empty() {
-        ": the model has none".to_string()
-    } else {
-        format!("; there is {}{more}", listed.join(", "))
-    }
-}
-
-/// Does a path match a pattern? `*` matches any string.
-pub(super) fn matches(pattern: &str, path: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(rest) = parts.next().and_then(|first| path.strip_prefix(first)) else { return false };
-    let mut rest = rest;
-    let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
-    for part in middle {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
+    meant_by(pattern, params)
 }
 
 /// Prints the error of each quantised or rounded parameter relative to the one in the file.
@@ -137,22 +100,6 @@ fn table(rows: &mut [(&PackedWeight, Loss)], verbose: bool) -> String {
 mod tests {
     use super::*;
     use crate::shape::{Dim, Elem, TensorType};
-
-    #[test]
-    fn patterns_stand_for_any_text() {
-        for (pattern, path, fits) in [
-            ("a.b", "a.b", true),
-            ("a.b", "a.bc", false),
-            ("*", "h.3.attn.weights", true),
-            ("h.*.attn.weights", "h.11.attn.weights", true),
-            ("h.*.attn.weights", "h.11.attn.scores", false),
-            ("*weights", "weights", true),
-            ("h.*.*", "h.1.x", true),
-            ("h.*.*x", "h.x", false),
-        ] {
-            assert_eq!(matches(pattern, path), fits, "{pattern} {path}");
-        }
-    }
 
     #[test]
     fn patterns_choose_parameters() {

@@ -56,6 +56,16 @@ pub(super) fn generic_params<'a>(c: &mut Cursor<'a>, params: &[GenericParam], ou
     });
 }
 
+/// `(x, axis = -1)`
+fn arguments<'a>(c: &mut Cursor<'a>, args: &[Arg], out: &mut Docs<'a>) {
+    let mut args_left = args.iter();
+    List::new(args.len()).write(c, out, |c, out| {
+        let Some(arg) = args_left.next() else { return };
+        argument_name(c, arg.name.is_some(), out);
+        expr(c, &arg.value, out);
+    });
+}
+
 /// `eps = ` before an argument that is given by name.
 fn argument_name<'a>(c: &mut Cursor<'a>, is_named: bool, out: &mut Docs<'a>) {
     if is_named {
@@ -182,6 +192,7 @@ fn opens_parentheses(c: &Cursor<'_>, value: &Expr) -> bool {
         | ExprKind::Str(_)
         | ExprKind::List(_)
         | ExprKind::If { .. }
+        | ExprKind::Train(_)
         | ExprKind::Error => return true,
     };
     c.start() < first as usize
@@ -226,12 +237,7 @@ fn bare<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Docs<'
             let mut elem = Docs::new();
             generic_args(c, generics, &mut elem);
             out.extend(doc::on_one_line(elem));
-            let mut args_left = args.iter();
-            List::new(args.len()).write(c, out, |c, out| {
-                let Some(arg) = args_left.next() else { return };
-                argument_name(c, arg.name.is_some(), out);
-                expr(c, &arg.value, out);
-            });
+            arguments(c, args, out);
         }
         ExprKind::Field { base, .. } => {
             spaced(c, base, Context::Value, out);
@@ -257,8 +263,41 @@ fn bare<'a>(c: &mut Cursor<'a>, value: &Expr, context: Context, out: &mut Docs<'
             block(c, inner, &mut group);
             out.push(Doc::Group(group));
         }
+        ExprKind::Train(written) => train(c, written, out),
         ExprKind::Error => {}
     }
+}
+
+/// `train loss, clip = 1.0 { .. }`, each arm on its own line.
+fn train<'a>(c: &mut Cursor<'a>, train: &Train, out: &mut Docs<'a>) {
+    c.token(out);
+    out.push(Doc::Spaces(1));
+    expr(c, &train.loss, out);
+    for setting in &train.settings {
+        c.token(out);
+        out.push(Doc::Spaces(1));
+        argument_name(c, true, out);
+        expr(c, &setting.value, out);
+    }
+    out.push(Doc::Spaces(1));
+    c.token(out);
+    let mut inside = Docs::new();
+    for arm in &train.arms {
+        inside.push(Doc::Hard);
+        c.begin_line(&mut inside);
+        let mut line = Docs::new();
+        c.token(&mut line);
+        where_clauses(c, &arm.where_clauses, &mut line);
+        c.token(&mut line);
+        line.push(Doc::Spaces(1));
+        path(c, &mut line);
+        if let Some(args) = &arm.args {
+            arguments(c, args, &mut line);
+        }
+        c.skip(Token::Comma, &mut line);
+        inside.push(Doc::Group(line));
+    }
+    close_brace(c, inside, out);
 }
 
 fn index<'a>(c: &mut Cursor<'a>, index: &Index, out: &mut Docs<'a>) {

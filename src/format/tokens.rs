@@ -27,7 +27,7 @@ impl<'a> Cursor<'a> {
         let kept = tokens.iter().filter(|lexeme| {
             match lexeme.token {
                 Token::LBracket | Token::LParen => depth.push(true),
-                Token::LBrace | Token::LBraceMembers => depth.push(false),
+                Token::LBrace | Token::LBraceMembers | Token::LBraceArms => depth.push(false),
                 Token::RBracket | Token::RParen | Token::RBrace => {
                     depth.pop();
                 }

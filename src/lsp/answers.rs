@@ -9,7 +9,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics, Fix, Severity};
 use crate::format;
 use crate::reference;
 use crate::source::Span;
-use crate::syntax::ast::{Function, Ident, Item, LayerKind};
+use crate::syntax::ast::{Function, Ident, Item};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -171,7 +171,7 @@ pub(super) fn hover(document: &Document, _uri: &str, params: &Value) -> Value {
             Item::Function(f) if is_it(&f.name) => found.push(head("fn", f.span, &f.docs)),
             Item::Function(_) => {}
             Item::Layer(layer) => {
-                let keyword = if layer.kind == LayerKind::Model { "model" } else { "layer" };
+                let keyword = layer.kind.keyword();
                 if is_it(&layer.name) {
                     found.push(head(keyword, layer.span, &layer.docs));
                 }

@@ -61,13 +61,26 @@ pub struct Use {
     pub span: Span,
 }
 
-/// Whether a [`Layer`] was declared with `layer` or with `model`.
+/// Whether a [`Layer`] was declared with `layer`, `model` or `rule`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LayerKind {
     /// A component with parameters, used as a field of others.
     Layer,
     /// A layer whose `pub fn`s are entry points of the compiled program.
     Model,
+    /// A rule by which `train` changes parameters: states for each, and a function `step`.
+    Rule,
+}
+
+impl LayerKind {
+    /// The keyword that declares it.
+    pub fn keyword(self) -> &'static str {
+        match self {
+            LayerKind::Layer => "layer",
+            LayerKind::Model => "model",
+            LayerKind::Rule => "rule",
+        }
+    }
 }
 
 /// A value made of several layers.
@@ -79,10 +92,10 @@ pub enum LayerList {
     Sequential,
 }
 
-/// A `layer` or a `model`.
+/// A `layer`, a `model` or a `rule`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Layer {
-    /// `layer` or `model`.
+    /// `layer`, `model` or `rule`.
     pub kind: LayerKind,
     /// Set if the type checker made it for a list of layers, with fields named by numbers; the
     /// parser never sets it.
@@ -501,8 +514,38 @@ pub enum ExprKind {
     },
     /// `{ .. }`
     Block(Block),
+    /// `train loss, clip = 1.0 { "h.*" where rank == 2: Muon(..) }`
+    Train(Box<Train>),
     /// An expression with a syntax error, which was reported.
     Error,
+}
+
+/// Changes parameters along the gradient of a loss; the value is the norm of the gradient.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Train {
+    /// One float.
+    pub loss: Expr,
+    /// `clip = 1.0` and the like, all with names.
+    pub settings: Vec<Arg>,
+    /// In order; a parameter goes to the first that fits.
+    pub arms: Vec<Arm>,
+}
+
+/// `"pattern" where rank == 2: Rule(..)`
+#[derive(Clone, PartialEq, Debug)]
+pub struct Arm {
+    /// Paths of parameters, `*` for any text.
+    pub pattern: String,
+    /// Range of the string.
+    pub pattern_span: Span,
+    /// Comparisons, in order.
+    pub where_clauses: Vec<Expr>,
+    /// The rule, by its path.
+    pub rule: Vec<Ident>,
+    /// Its arguments; `None` without parentheses.
+    pub args: Option<Vec<Arg>>,
+    /// From the pattern to the end.
+    pub span: Span,
 }
 
 /// An argument of a call.

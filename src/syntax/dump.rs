@@ -77,11 +77,7 @@ impl Dump<'_> {
     }
 
     fn layer(&mut self, layer: &Layer) {
-        let kind = match layer.kind {
-            LayerKind::Layer => "layer",
-            LayerKind::Model => "model",
-        };
-        self.line(layer.span, &format!("{kind} {}", layer.name.name));
+        self.line(layer.span, &format!("{} {}", layer.kind.keyword(), layer.name.name));
         self.depth += 1;
         self.head(layer.span, &layer.docs, &layer.attributes, &layer.generics);
         self.conditions(&layer.where_clauses);
@@ -340,12 +336,7 @@ fn write_expr(text: &mut String, expr: &Expr) {
             write_expr(text, callee);
             write_generics(text, generics);
             text.push('(');
-            write_list(text, args, |text, arg| {
-                if let Some(name) = &arg.name {
-                    let _ = write!(text, "{} = ", name.name);
-                }
-                write_expr(text, &arg.value);
-            });
+            write_list(text, args, write_arg);
             text.push(')');
         }
         ExprKind::Field { base, name } => {
@@ -370,8 +361,38 @@ fn write_expr(text: &mut String, expr: &Expr) {
             text.push(')');
         }
         ExprKind::Block(block) => write_block(text, block),
+        ExprKind::Train(train) => {
+            text.push_str("(train ");
+            write_expr(text, &train.loss);
+            for setting in &train.settings {
+                text.push_str(", ");
+                write_arg(text, setting);
+            }
+            text.push_str(" {");
+            write_list(text, &train.arms, |text, arm| {
+                let _ = write!(text, "{:?}", arm.pattern);
+                for (i, clause) in arm.where_clauses.iter().enumerate() {
+                    text.push_str(if i == 0 { " where " } else { ", " });
+                    write_expr(text, clause);
+                }
+                let _ = write!(text, ": {}", path(&arm.rule));
+                if let Some(args) = &arm.args {
+                    text.push('(');
+                    write_list(text, args, write_arg);
+                    text.push(')');
+                }
+            });
+            text.push_str("})");
+        }
         ExprKind::Error => text.push_str("error"),
     }
+}
+
+fn write_arg(text: &mut String, arg: &Arg) {
+    if let Some(name) = &arg.name {
+        let _ = write!(text, "{} = ", name.name);
+    }
+    write_expr(text, &arg.value);
 }
 
 fn write_index(text: &mut String, index: &Index) {

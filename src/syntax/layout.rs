@@ -8,9 +8,9 @@
 //!    do.
 //! 2. A newline does not count after an operator or a comma, before `else`, `->`, a `where` clause,
 //!    or the `{` of a header, and neither at the start nor at the end of a list.
-//! 3. `use layer model tap reset state` are keywords only at the start of an item, field or
-//!    statement, before a name, `dim` only between `let` and a name, and `step` only in an index,
-//!    after the end of a slice; elsewhere they are ordinary names.
+//! 3. `use layer model rule tap reset state` are keywords only at the start of an item, field or
+//!    statement, before a name, `dim` only between `let` and a name, `train` only before a name, and
+//!    `step` only in an index, after the end of a slice; elsewhere they are ordinary names.
 //! 4. A bracket that is never closed ends before the next keyword that begins a statement or an
 //!    item; the missing closing brackets are inserted, marked so that the parser does not report
 //!    them again.
@@ -58,12 +58,14 @@ struct Level {
     angles: u32,
     /// The number of prefix operators before the next operand: `- - not`.
     prefixes: u32,
+    /// After `train`: the next `{` holds its arms.
+    trains: bool,
 }
 
 /// The kind of the first token of an item, field or statement.
 #[derive(Clone, Copy, PartialEq)]
 enum Head {
-    /// `layer` or `model`: its `{` holds fields and functions.
+    /// `layer`, `model` or `rule`: its `{` holds fields and functions.
     Layer,
     /// `fn`, `pub`, `if`, `for`, `while`: its `{` may be on the next line.
     BeforeBlock,
@@ -141,6 +143,10 @@ impl<'a> Layout<'_, 'a> {
         if token == Token::Ident("dim") && previous == Some(Token::Let) && matches!(next, Some(Token::Ident(_))) {
             token = Token::Dim;
         }
+        if token == Token::Ident("train") && matches!(next, Some(Token::Ident(_))) {
+            token = Token::Train;
+            self.level().trains = true;
+        }
         let called = self.input.get(at + 1).is_some_and(|next| next.span.start == lexeme.span.end);
         if token == Token::Ident("step") && self.is_step(previous, next, called) {
             token = Token::Step;
@@ -164,7 +170,7 @@ impl<'a> Layout<'_, 'a> {
         }
         if self.at_start() {
             let head = match token {
-                Token::Layer | Token::Model => Head::Layer,
+                Token::Layer | Token::Model | Token::Rule => Head::Layer,
                 Token::Fn | Token::Pub | Token::If | Token::For | Token::While => Head::BeforeBlock,
                 Token::Use => Head::Use,
                 _ => Head::Other,
@@ -215,7 +221,12 @@ impl<'a> Layout<'_, 'a> {
         if self.at_start() {
             self.level().start = Some(Head::Other);
         }
-        let token = if is_members { Token::LBraceMembers } else { lexeme.token };
+        let is_arms = lexeme.token == Token::LBrace && std::mem::take(&mut self.level().trains);
+        let token = match lexeme.token {
+            _ if is_members => Token::LBraceMembers,
+            _ if is_arms => Token::LBraceArms,
+            token => token,
+        };
         self.open.push(Open { token, span: lexeme.span, is_attribute, level: Level::default() });
         self.emit(Lexeme { token, ..lexeme });
         at + 1
@@ -223,7 +234,7 @@ impl<'a> Layout<'_, 'a> {
 
     /// Closes the nearest opening bracket of its kind, if there is one.
     fn closing(&mut self, lexeme: Lexeme<'a>) {
-        let is_brace = |token| matches!(token, Token::LBrace | Token::LBraceMembers);
+        let is_brace = |token| matches!(token, Token::LBrace | Token::LBraceMembers | Token::LBraceArms);
         let mut found = None;
         for (i, open) in self.open.iter().enumerate().rev() {
             if closer(open.token) == lexeme.token {
@@ -329,7 +340,7 @@ impl<'a> Layout<'_, 'a> {
         let in_column_one = lexeme.span.start == 0
             || self.source.as_bytes().get(lexeme.span.start as usize - 1).is_some_and(|&byte| byte == b'\n');
         let keep = match (lexeme.token, soft) {
-            (_, Some(Token::Use | Token::Layer | Token::Model)) if in_column_one => 0,
+            (_, Some(Token::Use | Token::Layer | Token::Model | Token::Rule)) if in_column_one => 0,
             (Token::Fn | Token::Pub, _) => {
                 // `fn` belongs outside of all brackets or among the members of a layer.
                 let members = self.open.iter().rposition(|open| open.token == Token::LBraceMembers);
@@ -405,7 +416,10 @@ impl<'a> Layout<'_, 'a> {
             before.next();
             token = before.next();
         }
-        matches!(token, Some(Token::Layer | Token::Model | Token::Fn | Token::Colon | Token::Arrow | Token::LBracket))
+        matches!(
+            token,
+            Some(Token::Layer | Token::Model | Token::Rule | Token::Fn | Token::Colon | Token::Arrow | Token::LBracket)
+        )
     }
 
     /// Decides whether a newline ends something; `next` is the index of the next other token.
@@ -473,7 +487,7 @@ impl<'a> Layout<'_, 'a> {
         while let Some(Lexeme { token: Token::Newline | Token::Semi, .. }) = self.output.last() {
             self.output.pop();
         }
-        if open == Token::LBraceMembers && matches!(self.output.last(), Some(Lexeme { token: Token::Comma, .. })) {
+        if open != Token::LBrace && matches!(self.output.last(), Some(Lexeme { token: Token::Comma, .. })) {
             self.output.pop();
         }
     }
@@ -481,7 +495,8 @@ impl<'a> Layout<'_, 'a> {
     /// Appends a token; a separator begins a new item, field or statement.
     fn emit(&mut self, mut lexeme: Lexeme<'a>) {
         lexeme.tainted |= std::mem::take(&mut self.taint_next);
-        let in_members = self.open.last().is_some_and(|open| open.token == Token::LBraceMembers);
+        let in_members =
+            self.open.last().is_some_and(|open| matches!(open.token, Token::LBraceMembers | Token::LBraceArms));
         let separates = match lexeme.token {
             Token::Newline | Token::Semi => self.is_list_of_lines(),
             // Not that of a `where` clause of a function.
@@ -510,7 +525,9 @@ impl<'a> Layout<'_, 'a> {
 
     /// Is this outside of all brackets or directly inside `{..}`, where newlines count?
     fn is_list_of_lines(&self) -> bool {
-        self.open.last().is_none_or(|open| matches!(open.token, Token::LBrace | Token::LBraceMembers))
+        let holds_lines =
+            |open: &Open<'_>| matches!(open.token, Token::LBrace | Token::LBraceMembers | Token::LBraceArms);
+        self.open.last().is_none_or(holds_lines)
     }
 
     fn depth(&self) -> u32 {
@@ -530,6 +547,7 @@ fn soft_keyword<'a>(name: &str) -> Option<Token<'a>> {
         "use" => Some(Token::Use),
         "layer" => Some(Token::Layer),
         "model" => Some(Token::Model),
+        "rule" => Some(Token::Rule),
         "state" => Some(Token::State),
         "tap" => Some(Token::Tap),
         "reset" => Some(Token::Reset),
@@ -624,7 +642,7 @@ fn symbol(bracket: Token<'_>) -> &'static str {
         Token::RParen => ")",
         Token::LBracket => "[",
         Token::RBracket => "]",
-        Token::LBrace | Token::LBraceMembers => "{",
+        Token::LBrace | Token::LBraceMembers | Token::LBraceArms => "{",
         _ => "}",
     }
 }

@@ -68,6 +68,7 @@ impl<'a> Around<'_, 'a> {
                     | Token::Semi
                     | Token::LBrace
                     | Token::LBraceMembers
+                    | Token::LBraceArms
                     | Token::RBrace
                     | Token::RBracket
                     | Token::Comma

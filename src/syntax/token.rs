@@ -212,6 +212,10 @@ pub enum Token<'a> {
     Layer,
     /// `model` at the start of an item
     Model,
+    /// `rule` at the start of an item
+    Rule,
+    /// `train` before a name
+    Train,
     /// `state` at the start of a field
     State,
     /// `tap` at the start of a statement
@@ -222,6 +226,8 @@ pub enum Token<'a> {
     Dim,
     /// `{` of a layer's fields and functions
     LBraceMembers,
+    /// `{` of the arms of a `train`
+    LBraceArms,
     /// `<` between a name and an element type, as in `cast<bf16>(x)`
     LtElem,
     /// `step` between the end of a slice and its step.

@@ -36,7 +36,7 @@ pub enum Meta {
 pub struct LayerHead {
     /// Byte offset of its start.
     pub start: u32,
-    /// `layer` or `model`.
+    /// `layer`, `model` or `rule`.
     pub kind: LayerKind,
     /// As declared.
     pub name: Ident,
@@ -317,7 +317,10 @@ impl<'a> Builder<'a> {
     /// effects.
     fn check_used(&mut self, stmt: &Stmt) {
         let StmtKind::Expr(expr) = &stmt.kind else { return };
-        if matches!(expr.kind, ExprKind::If { .. } | ExprKind::Block(_) | ExprKind::Call { .. } | ExprKind::Error) {
+        if matches!(
+            expr.kind,
+            ExprKind::If { .. } | ExprKind::Block(_) | ExprKind::Call { .. } | ExprKind::Train(_) | ExprKind::Error
+        ) {
             return;
         }
         let mut diagnostic = Diagnostic::error(codes::UNUSED_VALUE, "the value of this line is unused")
@@ -485,6 +488,28 @@ impl<'a> Builder<'a> {
     pub fn block_expr(&mut self, block: Block) -> Expr {
         let (span, below) = (block.span, block.depth);
         self.expr(ExprKind::Block(block), span, below)
+    }
+
+    /// `train loss, .. { .. }`
+    pub fn train(&mut self, start: u32, loss: Expr, settings: Vec<Arg>, arms: Vec<Arm>, end: u32) -> Expr {
+        let clauses = arms.iter().flat_map(|arm| &arm.where_clauses);
+        let args = settings.iter().chain(arms.iter().flat_map(|arm| arm.args.iter().flatten()));
+        let below = clauses.chain(args.map(|arg| &arg.value)).map(|expr| expr.depth).max().unwrap_or(0).max(loss.depth);
+        self.expr(ExprKind::Train(Box::new(Train { loss, settings, arms })), self.span(start, end), below)
+    }
+
+    /// `"pattern" where rank == 2: Rule(..)`
+    pub fn arm(
+        &mut self,
+        pattern: Expr,
+        where_clauses: Vec<Expr>,
+        rule: Vec<Ident>,
+        args: Option<Vec<Arg>>,
+        end: u32,
+    ) -> Arm {
+        let (span, pattern_span) = (self.span(pattern.span.start, end), pattern.span);
+        let pattern = if let ExprKind::Str(text) = pattern.kind { text } else { String::new() };
+        Arm { pattern, pattern_span, where_clauses, rule, args, span }
     }
 
     /// `if a {} else if b {} else {}`

@@ -33,7 +33,9 @@ pub(super) fn expected(tokens: &[String]) -> String {
             rest.retain(|token| !members.contains(token));
         }
     }
-    rest.retain(|token| !matches!(*token, "missing" | "{ members" | "< element type") || rest_is_only(tokens, token));
+    rest.retain(|token| {
+        !matches!(*token, "missing" | "{ members" | "{ arms" | "< element type") || rest_is_only(tokens, token)
+    });
     for token in rest {
         phrases.push(match token {
             "name" => "a name".to_string(),
@@ -42,7 +44,7 @@ pub(super) fn expected(tokens: &[String]) -> String {
             "doc" => "a doc comment".to_string(),
             "newline" => "the end of the line".to_string(),
             "element type" => "an element type".to_string(),
-            "{ members" => "`{`".to_string(),
+            "{ members" | "{ arms" => "`{`".to_string(),
             "< element type" => "`<`".to_string(),
             symbol => format!("`{symbol}`"),
         });
@@ -56,7 +58,7 @@ pub(super) fn expected(tokens: &[String]) -> String {
 }
 
 fn rest_is_only(tokens: &[String], token: &str) -> bool {
-    token == "{ members" && !tokens.iter().any(|other| unquoted(other) == "{")
+    matches!(token, "{ members" | "{ arms") && !tokens.iter().any(|other| unquoted(other) == "{")
 }
 
 /// The tokens that identify a group, its description, and all of its members. The first group that
@@ -140,6 +142,8 @@ pub(super) fn is_reserved(token: Token<'_>) -> bool {
             | Token::Use
             | Token::Layer
             | Token::Model
+            | Token::Rule
+            | Token::Train
             | Token::State
             | Token::Tap
             | Token::Reset
@@ -177,6 +181,7 @@ pub(super) fn begins_line(token: Token<'_>) -> bool {
             | Token::Use
             | Token::Layer
             | Token::Model
+            | Token::Rule
     )
 }
 

@@ -7,6 +7,7 @@
 use super::dims::DimScope;
 use super::items::{FunctionItem, Items};
 use super::misfit::type_misfit;
+use super::train::Train;
 use super::typed::{
     Block, Condition, FunctionId, Instance, LayerId, LayerPath, Local, LocalId, Param, Stmt, StmtKind, Type,
 };
@@ -74,6 +75,7 @@ pub(super) struct Checked {
     pub(super) conditions: Vec<Condition>,
     pub(super) calls: Vec<MadeCall>,
     pub(super) lengths: Vec<String>,
+    pub(super) trains: Vec<Train>,
 }
 
 /// The state while a body is checked.
@@ -102,6 +104,8 @@ pub(super) struct Body<'a> {
     /// Counters of loops whose bounds are dimensions, with these bounds; `None` if they are
     /// invalid, which was reported.
     pub(super) counters: BTreeMap<LocalId, Option<(Dim, Dim)>>,
+    /// Each `train` so far.
+    pub(super) trains: Vec<Train>,
     /// Is this a trial check of a suggestion, not part of the program?
     pub(super) aside: bool,
     /// The parts of the file with syntax errors.
@@ -133,6 +137,7 @@ pub(super) fn check(items: &Items<'_>, id: FunctionId, sources: &SourceMap, diag
         loops: Vec::new(),
         bodies: 0,
         counters: BTreeMap::new(),
+        trains: Vec::new(),
         aside: false,
         unread,
     };
@@ -143,8 +148,8 @@ pub(super) fn check(items: &Items<'_>, id: FunctionId, sources: &SourceMap, diag
         params.push(Param { local, docs: param.docs.clone() });
     }
     let block = body.function_block(item);
-    let Body { locals, conditions, calls, lengths, .. } = body;
-    Checked { params, locals, body: block, conditions, calls, lengths }
+    let Body { locals, conditions, calls, lengths, trains, .. } = body;
+    Checked { params, locals, body: block, conditions, calls, lengths, trains }
 }
 
 impl<'a> Body<'a> {

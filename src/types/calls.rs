@@ -426,7 +426,7 @@ impl<'a> Body<'a> {
 
     /// The default of an omitted argument, for all elements. `None` if it is invalid, which was
     /// reported.
-    fn default(
+    pub(super) fn default(
         &self,
         item: &FunctionItem<'_>,
         index: usize,

@@ -35,6 +35,9 @@ pub(super) fn collect<'a>(files: &'a [(Option<&'static str>, ast::File)], diagno
     for id in 0..items.functions.len() {
         signature(&mut items, id, diagnostics);
     }
+    for layer in items.layers.iter().filter(|layer| layer.kind == LayerKind::Rule) {
+        super::train::rule(&items, layer, diagnostics);
+    }
     items
 }
 
@@ -246,9 +249,9 @@ fn members(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
             }
         }
     }
-    if layer.kind == LayerKind::Layer {
+    if layer.kind != LayerKind::Model {
         for function in layer.functions.iter().filter(|function| function.is_pub) {
-            let why = format!("`{}` is a layer, not a model", layer.name.name);
+            let why = format!("`{}` is a {}, not a model", layer.name.name, layer.kind.keyword());
             diagnostics.push(pub_outside(function, &why));
         }
     } else if !layer.functions.iter().any(|function| function.is_pub) && !is_unread(layer.span, diagnostics) {

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use super::typed::{
     Block, Bound, Call, Condition, Constant, Element, Entry, Expr, ExprKind, Field, FieldType, Function, Generic,
-    GenericKind, Instance, LayerId, LayerKind, LayerPath, LocalId, Order, Pattern, Program, Stmt, StmtKind,
+    GenericKind, Instance, LayerId, LayerPath, LocalId, Order, Pattern, Program, Stmt, StmtKind,
 };
 use super::values::show_scalar;
 use crate::shape::Dim;
@@ -64,10 +64,7 @@ impl<'a> Dump<'a> {
 
     fn layer(&mut self, id: LayerId) {
         let layer = self.program.layer(id);
-        let keyword = match layer.kind {
-            LayerKind::Layer => "layer",
-            LayerKind::Model => "model",
-        };
+        let keyword = layer.kind.keyword();
         let conditions = where_clauses(&layer.conditions);
         self.line(&format!("{keyword} {}{}{conditions} {{", layer.name, generics(&layer.generics)));
         self.nested(|dump| {
@@ -256,6 +253,21 @@ impl<'a> Dump<'a> {
             | ExprKind::Reduce { x, .. }
             | ExprKind::Stop(x)
             | ExprKind::Along(_, x, _) => self.expr(x, ""),
+            ExprKind::Train(at) => {
+                if let Some(train) = self.function.and_then(|f| f.trains.get(*at)) {
+                    self.expr(&train.loss, "");
+                    for (name, value) in [("clip", &train.clip), ("clip_value", &train.clip_value)] {
+                        if let Some(value) = value {
+                            self.expr(value, &format!("{name} = "));
+                        }
+                    }
+                    for arm in &train.arms {
+                        let rule = arm.rule.map_or("Fixed", |(layer, _)| self.program.layer(layer).name.as_str());
+                        self.line(&format!("{:?}: {rule}", arm.pattern));
+                        self.nested(|dump| arm.args.iter().for_each(|arg| dump.expr(arg, "")));
+                    }
+                }
+            }
             ExprKind::Grad { loss, of, .. } => {
                 self.expr(loss, "");
                 self.expr(of, "of ");
@@ -365,6 +377,7 @@ impl<'a> Dump<'a> {
             ExprKind::Full(_) => "full".to_string(),
             ExprKind::OneHot(_, n) => format!("one_hot {n}"),
             ExprKind::Grad { .. } => "grad".to_string(),
+            ExprKind::Train(_) => "train".to_string(),
             ExprKind::Stop(_) => "stop".to_string(),
             ExprKind::Causal(q, k) => format!("causal {q}, {k}"),
             ExprKind::Reduce { kind, axes, keep, .. } => {

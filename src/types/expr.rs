@@ -3,6 +3,7 @@
 //! In: expressions of the AST. Out: typed values. Operators are in `operators`, calls in `calls`
 //! and `builtins`, `x[..]` in `indexing`.
 
+use super::axes::Axis;
 use super::body::{Body, Named};
 use super::builtins;
 use super::layer_refs::{LayerRef, within};
@@ -105,6 +106,7 @@ impl<'a> Body<'a> {
                 let Some(settled) = ty.settled() else { return TypedExpr::error(span) };
                 TypedExpr { ty, expr: Expr { kind: ExprKind::Block(block), ty: settled, span } }
             }
+            ast::ExprKind::Train(train) => self.train(train, span),
             ast::ExprKind::Error => TypedExpr::error(span),
         }
     }
@@ -154,7 +156,8 @@ impl<'a> Body<'a> {
                 return match &field.ty {
                     FieldType::Param(tensor) | FieldType::State(tensor) => {
                         let kind = ExprKind::Param { path: LayerPath::default(), field: index };
-                        let shape = tensor.shape.substitute(&[], &|name| self.scope.aliases.get(name).cloned());
+                        let shape =
+                            tensor.shape.substitute(&[Axis::Rest], &|name| self.scope.aliases.get(name).cloned());
                         TypedExpr::tensor(kind, tensor.elem, shape.unwrap_or_else(|| tensor.shape.clone()), span)
                     }
                     FieldType::Layer(_) => self.layer_is_no_value(&format!("the layer `{}`", name.name), span, false),

@@ -6,7 +6,7 @@
 use super::generics::{generic_args, show_generics};
 use super::items::{Items, LayerItem, not_available, unknown_attribute};
 use super::signatures::{Rest, elem_named, tensor_type};
-use super::typed::{Constant, Field, FieldType, Generic, GenericKind, Instance};
+use super::typed::{Constant, Field, FieldType, Generic, GenericKind, Instance, LayerKind};
 use crate::diagnostics::codes::{dimensions, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics, NameKind};
 use crate::source::Span;
@@ -39,7 +39,14 @@ pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mu
                 .at(init.span, "the value of a parameter comes from the weights file"),
             );
         }
-        let ty = field_type(items, layer, &field.ty, diagnostics);
+        let of_rule = layer.kind == LayerKind::Rule;
+        let ty = match field.ty.kind {
+            // Of the shape of each parameter.
+            TypeKind::Tensor { .. } if of_rule => {
+                tensor_type(&field.ty, &layer.scope, Rest::Anywhere, diagnostics).map(FieldType::Param)
+            }
+            _ => field_type(items, layer, &field.ty, diagnostics),
+        };
         if field.is_state {
             fields.push(match ty {
                 Some(FieldType::Param(tensor)) => {

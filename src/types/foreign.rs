@@ -68,12 +68,13 @@ impl Body<'_> {
         let Some(ast::Item::Function(function)) = file.items.first() else { return None };
         let value = function.body.value.as_deref().filter(|_| !aside.has_errors())?;
         let before = std::mem::take(&mut *self.diagnostics);
-        let (calls, conditions) = (self.calls.len(), self.conditions.len());
+        let (calls, conditions, trains) = (self.calls.len(), self.conditions.len(), self.trains.len());
         self.aside = true;
         let value = self.expr_or_statement(value);
         self.aside = false;
         self.calls.truncate(calls);
         self.conditions.truncate(conditions);
+        self.trains.truncate(trains);
         let failed = std::mem::replace(&mut *self.diagnostics, before).has_errors();
         (!failed && value.ty != Ty::Tuple(Vec::new())).then_some(value.ty)
     }

@@ -14,13 +14,24 @@ use crate::syntax::ast;
 impl Body<'_> {
     pub(super) fn grad(&mut self, loss: &ast::Expr, of: &ast::Expr, span: Span) -> TypedExpr {
         let (loss, of) = (self.expr(loss), self.expr(of));
-        if loss.ty.is_error() || of.ty.is_error() {
+        let (Some(loss), false) = (self.loss("grad", loss), of.ty.is_error()) else { return TypedExpr::error(span) };
+        if !self.are_variables(&of.expr) || !self.are_floats("grad", &of) {
             return TypedExpr::error(span);
+        }
+        let (ty, shown) = (of.expr.ty.clone(), self.text(of.span()).unwrap_or_default().to_string());
+        let kind = ExprKind::Grad { loss: Box::new(loss), of: Box::new(of.expr), name: shown };
+        TypedExpr { ty: Ty::from_type(&ty), expr: Expr { kind, ty, span } }
+    }
+
+    /// The value if it is one float; reports others.
+    pub(super) fn loss(&mut self, what: &str, loss: TypedExpr) -> Option<Expr> {
+        if loss.ty.is_error() {
+            return None;
         }
         let is_scalar = loss.as_tensor().is_some_and(|t| t.shape.is_scalar() && t.elem.is_float());
         if !is_scalar {
             let mut diagnostic =
-                Diagnostic::error(shapes::LOSS, format!("`grad` expects one float as loss, found {}", loss.ty))
+                Diagnostic::error(shapes::LOSS, format!("`{what}` expects one float as loss, found {}", loss.ty))
                     .at(loss.span(), loss.ty.to_string());
             if loss.as_tensor().is_some_and(|t| t.elem.is_float() && t.shape.rest().is_none()) {
                 let axes: Vec<String> =
@@ -30,14 +41,9 @@ impl Body<'_> {
                     diagnostic.help(format!("make it one number: `mean({shown}, axis = [{}])`", axes.join(", ")));
             }
             self.diagnostics.push(diagnostic);
-            return TypedExpr::error(span);
+            return None;
         }
-        if !self.are_variables(&of.expr) || !self.are_floats("grad", &of) {
-            return TypedExpr::error(span);
-        }
-        let (ty, shown) = (of.expr.ty.clone(), self.text(of.span()).unwrap_or_default().to_string());
-        let kind = ExprKind::Grad { loss: Box::new(loss.expr), of: Box::new(of.expr), name: shown };
-        TypedExpr { ty: Ty::from_type(&ty), expr: Expr { kind, ty, span } }
+        Some(loss.expr)
     }
 
     /// Are these variables and parameters? A new value is one that no loss depends on.

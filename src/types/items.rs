@@ -158,7 +158,8 @@ impl<'a> Items<'a> {
                 .filter(|m| m.path.is_some_and(|path| path == written || path.rsplit('.').next() == Some(&written)))
                 .find_map(|m| m.layers.get(name.name.as_str()).copied())
         };
-        if let Some(id) = found {
+        let is_layer = |id: &LayerId| self.layer(*id).kind != LayerKind::Rule;
+        if let Some(id) = found.filter(is_layer) {
             diagnostics.refer(name.span, self.layer(id).ast.name.span, NameKind::Layer);
         } else {
             let shown: Vec<&str> = path.iter().map(|part| part.name.as_str()).collect();
@@ -195,9 +196,50 @@ impl<'a> Items<'a> {
             } else if let Some(near) = did_you_mean(&name.name, seen.into_iter().filter(|name| !name.contains('.'))) {
                 diagnostic = diagnostic.near(name.span, near);
             }
+            if found.is_some() {
+                diagnostic = diagnostic.note(format!("`{}` is a rule of `train`", name.name));
+            }
             diagnostics.push(diagnostic);
         }
-        found
+        found.filter(is_layer)
+    }
+
+    /// The rule with this path in the scope of a module.
+    pub(super) fn find_rule(&self, module: usize, path: &[Ident], diagnostics: &mut Diagnostics) -> Option<LayerId> {
+        let here = self.modules.get(module)?;
+        let (name, front) = path.split_last()?;
+        let used = || here.uses.iter().filter_map(|used| self.modules.get(*used));
+        let front: Vec<&str> = front.iter().map(|part| part.name.as_str()).collect();
+        let front = front.join(".");
+        let is_named = |m: &&Module<'_>| m.path.is_some_and(|p| p == front || p.rsplit('.').next() == Some(&front));
+        let places: Vec<&Module<'_>> = if front.is_empty() {
+            std::iter::once(here).chain(used()).collect()
+        } else {
+            used().filter(is_named).collect()
+        };
+        let is_rule = |id: &LayerId| self.layer(*id).kind == LayerKind::Rule;
+        let all = || places.iter().flat_map(|m| m.layers.iter()).filter(|(_, id)| is_rule(*id));
+        if let Some((_, id)) = all().find(|(own, _)| **own == name.name) {
+            diagnostics.refer(name.span, self.layer(*id).ast.name.span, NameKind::Layer);
+            return Some(*id);
+        }
+        let shown: Vec<&str> = path.iter().map(|part| part.name.as_str()).collect();
+        let message = format!("there is no rule `{}`", shown.join("."));
+        let mut diagnostic = Diagnostic::error(names::UNKNOWN_RULE, message).at(name.span, "not found");
+        let has_it = |m: &&modules::Module| {
+            let is_used = used().any(|u| u.path == Some(m.path));
+            !is_used && ["<", " {"].iter().any(|end| m.text.contains(&format!("\nrule {}{end}", name.name)))
+        };
+        if let Some(module) = modules::MODULES.iter().find(has_it) {
+            let help = format!("it is in the standard library: add `use {}`", module.path);
+            diagnostic = diagnostic.help(help).fix(Span::new(name.span.file, 0, 0), format!("use {}\n\n", module.path));
+        } else if let Some(near) = did_you_mean(&name.name, all().map(|(own, _)| *own).chain(["Fixed"])) {
+            diagnostic = diagnostic.near(name.span, near);
+        } else if places.iter().any(|m| m.layers.contains_key(name.name.as_str())) {
+            diagnostic = diagnostic.note(format!("`{}` is a layer", name.name));
+        }
+        diagnostics.push(diagnostic);
+        None
     }
 }
 

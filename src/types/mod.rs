@@ -15,6 +15,7 @@
 //! expressions   expr  operators  indexing  values   names, + * @ and, x[..], open types
 //! calls         layer_refs  calls  arguments        layers and functions, arguments against
 //!               matching                            signatures
+//! training      train  gradients                    rules, `train`, `grad`
 //! operations    builtins  reductions  selection     softmax, sum, top_k, concat, rearrange,
 //!               parts  patterns  pattern            einsum, ...
 //! habits        foreign  idioms                     cat, zeros, x.mean(dim = -1), len(x), ...
@@ -58,6 +59,7 @@ mod reference;
 mod selection;
 mod signatures;
 mod statements;
+pub mod train;
 pub mod typed;
 mod values;
 
@@ -151,6 +153,7 @@ fn bodies(items: &items::Items<'_>, sources: &SourceMap, diagnostics: &mut Diagn
                 diagnostics.note_after(before, &choice);
             }
             open.extend(body.calls.iter().map(|call| call.function));
+            open.extend(body.trains.iter().flat_map(|train| &train.arms).filter_map(|arm| Some(arm.rule?.1)));
             *slot = Some(body);
         }
     }
@@ -194,6 +197,7 @@ fn program(
                 item.scope.equal(of_arguments.map(|(name, _)| name).chain(generics).map(String::as_str))
             },
             lengths: body.lengths,
+            trains: body.trains,
             locals: body.locals,
             body: body.body,
             span: item.ast.span,

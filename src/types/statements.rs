@@ -4,7 +4,7 @@
 //! afterwards. Loops are in `loops`.
 
 use super::assigned;
-use super::axes::Shape;
+use super::axes::{Axis, Shape};
 use super::body::{Binding, Body, Named};
 use super::items::{duplicate, not_available};
 use super::misfit::type_misfit;
@@ -78,7 +78,7 @@ impl Body<'_> {
         if value.ty.is_error() {
             return None;
         }
-        if value.ty != Ty::Tuple(Vec::new()) {
+        if value.ty != Ty::Tuple(Vec::new()) && !matches!(value.expr.kind, ExprKind::Train(_)) {
             let told = |d: &Diagnostic| d.primary.as_ref().is_some_and(|label| label.span == expr.span);
             if self.diagnostics.iter().any(told) {
                 return None;
@@ -398,7 +398,7 @@ impl Body<'_> {
         let index = layer.field(&name.name)?;
         self.refer_field(name, owner, index);
         let Some(Some(Field { ty: FieldType::State(tensor), .. })) = layer.fields.get(index) else { return None };
-        let shape = tensor.shape.substitute(&[], &|name| self.scope.aliases.get(name).cloned());
+        let shape = tensor.shape.substitute(&[Axis::Rest], &|name| self.scope.aliases.get(name).cloned());
         Some((index, Tensor { elem: tensor.elem, shape: shape.unwrap_or_else(|| tensor.shape.clone()) }))
     }
 
@@ -560,7 +560,7 @@ impl Body<'_> {
                             names::NOT_ASSIGNABLE,
                             format!("the parameter `{}` cannot be assigned to", name.name),
                         )
-                        .at(name.span, "parameters are constant"),
+                        .at(name.span, "only `train` changes parameters"),
                     );
                 } else {
                     let known =

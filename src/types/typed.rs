@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use super::axes::{Axis, Shape};
 use super::pattern;
+use super::train::Train;
 use crate::scalar::{AxisOp, BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem, Fact};
 use crate::source::Span;
@@ -58,7 +59,7 @@ impl Program {
 /// A layer or a model.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// `layer` or `model`.
+    /// `layer`, `model` or `rule`.
     pub kind: LayerKind,
     /// As declared; generated for lists.
     pub name: String,
@@ -222,6 +223,8 @@ pub struct Function {
     pub lengths: Vec<String>,
     /// Its variables, by [`LocalId`], arguments first.
     pub locals: Vec<Local>,
+    /// Each `train` of its body.
+    pub trains: Vec<Train>,
     /// Has a value unless the result is the empty tuple.
     pub body: Block,
     /// From `fn` to `}`.
@@ -559,6 +562,8 @@ pub enum ExprKind {
     },
     /// The operand, as a constant for gradients.
     Stop(Box<Expr>),
+    /// Index in [`Function::trains`]; the value is the norm of the gradient.
+    Train(usize),
     /// `causal(q_len, kv_len)`
     Causal(Dim, Dim),
     /// A reduction over axes, in ascending order.

@@ -15,7 +15,7 @@ fn run(args: &[&str]) -> Output {
 }
 
 /// Exit code, stdout and stderr.
-fn outcome(args: &[&str]) -> (i32, String, String) {
+pub(crate) fn outcome(args: &[&str]) -> (i32, String, String) {
     let output = run(args);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
@@ -24,7 +24,7 @@ fn outcome(args: &[&str]) -> (i32, String, String) {
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/syntax/small.attn");
 
 /// A file with the given bytes, in a folder that goes away with the returned guard.
-fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
+pub(crate) fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join(name);
     std::fs::write(&path, bytes).expect("a temporary file");

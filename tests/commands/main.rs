@@ -27,3 +27,4 @@ mod run_arguments;
 mod run_calls;
 mod run_command;
 mod tokenizers;
+mod training;

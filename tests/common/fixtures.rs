@@ -68,7 +68,7 @@ pub(crate) struct Fixture {
 }
 
 /// The examples that have reference results, in learning order.
-pub(crate) const EXAMPLES: [&str; 33] = [
+pub(crate) const EXAMPLES: [&str; 34] = [
     "01_linear",
     "02_self_attention",
     "03_masks",
@@ -102,6 +102,7 @@ pub(crate) const EXAMPLES: [&str; 33] = [
     "31_beam",
     "32_speculative",
     "33_translate",
+    "34_train_gpt",
 ];
 
 /// The path of an example's program.

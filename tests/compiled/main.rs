@@ -48,4 +48,5 @@ mod state;
 mod std_nn;
 #[path = "../common/tape.rs"]
 mod tape;
+mod training;
 mod update;

@@ -216,7 +216,7 @@ fn every_word_has_an_entry() {
     let reserved: BTreeSet<&str> = reserved.filter(|word| word.bytes().all(|b| b.is_ascii_alphanumeric())).collect();
     assert!(reserved.len() > 20, "{reserved:?}");
     // Keywords where they begin something, which the layout of lines finds.
-    let soft = ["use", "layer", "model", "state", "tap", "reset", "dim"];
+    let soft = ["use", "layer", "model", "rule", "train", "state", "tap", "reset", "dim"];
     let operators = ["@", "+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "..", ".T"];
     let relations = ["%", "==", "<=", ">=", "<", ">", "!="].map(|relation| format!("{relation} in where"));
     let words = reserved.iter().copied().chain(soft).chain(operators).chain(relations.iter().map(String::as_str));
@@ -236,7 +236,7 @@ fn the_standard_library_is_shown_by_signature() {
     for module in modules::MODULES {
         let own = module.path.rsplit('.').next().expect("a name");
         for line in module.text.lines() {
-            let name = line.strip_prefix("layer ").or_else(|| line.strip_prefix("fn "));
+            let name = ["layer ", "rule ", "fn "].into_iter().find_map(|word| line.strip_prefix(word));
             let Some(name) = name.and_then(|rest| rest.split(['<', '(', ' ']).next()) else { continue };
             for asked in [format!("{own}.{name}"), format!("std.{own}.{name}"), name.to_string()] {
                 let found = reference::find(&asked);

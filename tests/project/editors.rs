@@ -35,7 +35,7 @@ fn grammars_know_the_words_of_the_language() {
     let coloured: BTreeSet<String> =
         lists.iter().flat_map(|list| alternatives(list.as_str().expect("a pattern"))).collect();
     assert_eq!(coloured, reserved());
-    assert_eq!(positional().len(), 8, "{:?}", positional());
+    assert_eq!(positional().len(), 10, "{:?}", positional());
     let whole = grammar.to_string();
     for word in positional() {
         let found = ["(", "|"]

@@ -5,7 +5,7 @@
 [(boolean) "inf"] @constant.builtin
 (element_type) @type.builtin
 
-["fn" "layer" "model" "let" "var" "dim" "pub" "state" "tap" "reset" "use" "step"] @keyword
+["fn" "layer" "model" "rule" "train" "let" "var" "dim" "pub" "state" "tap" "reset" "use" "step"] @keyword
 ["for" "in" "while" "break"] @keyword.repeat
 ["if" "else"] @keyword.conditional
 ["where" "and" "or" "not"] @keyword.operator
@@ -19,6 +19,7 @@
 (layer name: (identifier) @type)
 (named_type (path (identifier) @type))
 (layer_argument (path (identifier) @type))
+(arm (path (identifier) @type))
 (use (path (identifier) @module))
 (attribute name: (identifier) @attribute)
 (field name: (identifier) @property)

@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum Token {
-    NEWLINE, COMMENT, SKIP, INVALID, DOC, NAME, INTEGER, FLOAT, STRING, ELEM, SEMI, USE, LAYER, MODEL, STATE, TAP, RESET, DIM,
-    STEP, FN, PUB, LET, VAR, FOR, IN, WHILE, IF, ELSE, BREAK, WHERE, AND, OR, NOT, TRUE, FALSE, INF, LPAREN, RPAREN, LBRACKET,
-    RBRACKET, LBRACE, MEMBERS, RBRACE, LT, ANGLE, GT, LE, GE, EQEQ, NE, EQ, PLUS, MINUS, STAR, SLASH, PERCENT, AT, COMMA, COLON,
+    NEWLINE, COMMENT, SKIP, INVALID, DOC, NAME, INTEGER, FLOAT, STRING, ELEM, SEMI, USE, LAYER, MODEL, RULE, TRAIN, STATE, TAP,
+    RESET, DIM, STEP, FN, PUB, LET, VAR, FOR, IN, WHILE, IF, ELSE, BREAK, WHERE, AND, OR, NOT, TRUE, FALSE, INF, LPAREN, RPAREN, LBRACKET,
+    RBRACKET, LBRACE, MEMBERS, ARMS, RBRACE, LT, ANGLE, GT, LE, GE, EQEQ, NE, EQ, PLUS, MINUS, STAR, SLASH, PERCENT, AT, COMMA, COLON,
     DOT, DOTDOT, ARROW, HASH, NONE
 };
 
@@ -23,7 +23,7 @@ enum { MAX_LEVELS = 200, MAX_WORD = 16 };
 
 // An open bracket, or the text outside of all brackets.
 typedef struct {
-    uint8_t open, head, angles, is_attribute;
+    uint8_t open, head, angles, is_attribute, trains;
 } Level;
 
 typedef struct {
@@ -65,7 +65,7 @@ static Level *level(State *state) { return &state->levels[state->depth]; }
 
 static bool has_lines(State *state) {
     uint8_t open = level(state)->open;
-    return open == NONE || open == LBRACE || open == MEMBERS;
+    return open == NONE || open == LBRACE || open == MEMBERS || open == ARMS;
 }
 
 static bool at_start(State *state) { return has_lines(state) && level(state)->head == NO_HEAD; }
@@ -98,7 +98,7 @@ static const struct { const char *text; uint8_t token; } WORDS[] = {
     {"bool", ELEM},
 };
 static const struct { const char *text; uint8_t token; } SOFT[] = {
-    {"use", USE}, {"layer", LAYER}, {"model", MODEL}, {"state", STATE}, {"tap", TAP}, {"reset", RESET},
+    {"use", USE}, {"layer", LAYER}, {"model", MODEL}, {"rule", RULE}, {"state", STATE}, {"tap", TAP}, {"reset", RESET},
 };
 
 static uint8_t reserved(const char *word) {
@@ -307,7 +307,7 @@ static uint8_t symbol(TSLexer *lexer) {
 // Is it the name of a declaration or a type that ends here?
 static bool in_type_or_header(State *state) {
     switch (state->before_name) {
-    case LAYER: case MODEL: case FN: case COLON: case ARROW: case LBRACKET: return true;
+    case LAYER: case MODEL: case RULE: case FN: case COLON: case ARROW: case LBRACKET: return true;
     default: return false;
     }
 }
@@ -336,8 +336,9 @@ static uint8_t keyword(State *state, TSLexer *lexer, const char *buffer) {
     if (at_start(state)) {
         uint8_t token = soft(buffer);
         bool is_header = level(state)->open == NONE && (token == USE || token == LAYER || token == MODEL);
-        if (is_header || before_name) return token;
+        if (token != NAME && (is_header || before_name)) return token;
     }
+    if (!strcmp(buffer, "train") && before_name) return TRAIN;
     if (!strcmp(buffer, "dim") && state->previous == LET && before_name) return DIM;
     if (!strcmp(buffer, "step") && level(state)->open == LBRACKET) {
         bool begins_operand = (c == '(' && !touches) || is_integer(lexer) || (before_name && strcmp(next, "step"));
@@ -366,7 +367,7 @@ static uint8_t angle(State *state, TSLexer *lexer) {
 
 static uint8_t head_of(uint8_t token) {
     switch (token) {
-    case LAYER: case MODEL: return OF_LAYER;
+    case LAYER: case MODEL: case RULE: return OF_LAYER;
     case FN: case PUB: case IF: case FOR: case WHILE: return BEFORE_BLOCK;
     case USE: return OF_USE;
     default: return OTHER;
@@ -379,18 +380,21 @@ static uint8_t take(State *state, uint8_t token) {
     if (token == LPAREN || token == LBRACKET || token == LBRACE) {
         if (state->depth == MAX_LEVELS) return INVALID;
         if (token == LBRACE && level(state)->head == OF_LAYER) token = MEMBERS;
+        else if (token == LBRACE && level(state)->trains) token = ARMS;
+        if (token == ARMS) level(state)->trains = 0;
         if (at_start(state)) level(state)->head = OTHER;
-        Level opened = {token, NO_HEAD, 0, state->previous == HASH};
+        Level opened = {token, NO_HEAD, 0, state->previous == HASH, 0};
         state->levels[++state->depth] = opened;
     } else if (token == RPAREN || token == RBRACKET || token == RBRACE) {
         uint8_t open = level(state)->open;
-        bool fits = token == RPAREN ? open == LPAREN : token == RBRACKET ? open == LBRACKET : open == LBRACE || open == MEMBERS;
+        bool fits = token == RPAREN ? open == LPAREN : token == RBRACKET ? open == LBRACKET : open == LBRACE || open == MEMBERS || open == ARMS;
         if (!fits) return INVALID;
         bool is_attribute = level(state)->is_attribute;
         state->depth--;
         if (is_attribute) level(state)->head = NO_HEAD;
     } else if (token != SEMI && token != NEWLINE && token != DOC) {
         if (at_start(state)) level(state)->head = head_of(token);
+        if (token == TRAIN) level(state)->trains = 1;
         if (token == GT && level(state)->angles) {
             level(state)->angles--;
             was_generics = true;
@@ -398,11 +402,11 @@ static uint8_t take(State *state, uint8_t token) {
     }
     Level *now = level(state);
     bool ends = (token == NEWLINE || token == SEMI) && has_lines(state);
-    if (token == COMMA && now->open == MEMBERS)
+    if (token == COMMA && (now->open == MEMBERS || now->open == ARMS))
         ends = !now->angles && (now->head != BEFORE_BLOCK || state->previous == RBRACE);
     if (ends) {
         now->head = NO_HEAD;
-        now->angles = 0;
+        now->angles = now->trains = 0;
     }
     if (token == INTEGER || (token == NAME && state->previous != DOT)) state->before_name = state->previous;
     state->previous = token;

@@ -117,4 +117,17 @@ codes! {
            from which the loss is computed. No loss depends on a value that the call of `grad` makes.";
     - failing: "fn f(x: f32[S]) -> f32[S] { grad(sum(exp(x * 2)), x * 2) }\n";
     - fixed: "fn f(x: f32[S]) -> f32[S] {\n    let y = x * 2\n    grad(sum(exp(y)), y)\n}\n";
+
+    /// A rule of a `train` that does not exist.
+    UNKNOWN_RULE = "E0218", "unknown rule";
+    rule: "Each arm of a `train` names a rule, declared by `rule` in the file or in a module that it uses, such as `std.optim`, or\n\
+           `Fixed`, by which parameters stay as they are.";
+    - failing: "model M<D = 4> {\n    w: f32[D]\n    pub fn learn(x: f32[D]) -> f32 {\n        let loss = sum(w * x)\n        train loss { \"*\": Adam(1, rate = 0.1) }\n    }\n}\n";
+    - fixed: "use std.optim\nmodel M<D = 4> {\n    w: f32[D]\n    pub fn learn(x: f32[D]) -> f32 {\n        let loss = sum(w * x)\n        train loss { \"*\": Adam(1, rate = 0.1) }\n    }\n}\n";
+
+    /// A `train` outside of a model.
+    TRAIN_PLACE = "E0219", "`train` outside of a model";
+    rule: "`train` assigns parameters by their paths from the model, so it stands in a function of the model.";
+    - failing: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nfn f(x: f32) -> f32 { train x { \"*\": Descent } }\n";
+    - fixed: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M<D = 4> {\n    w: f32[D]\n    pub fn learn(x: f32[D]) -> f32 {\n        let loss = sum(w * x)\n        train loss { \"*\": Descent }\n    }\n}\n";
 }

@@ -260,5 +260,5 @@ codes! {
     NO_GRADIENT = "E0345", "no gradient reaches a variable";
     rule: "The loss of `grad(loss, x)` must depend on `x` by a path that gradients take: of floats, through operations that are\n\
            not constant in steps, not through `stop`, states of the call before, `while`, or a loop with `break` or with computed\n\
-           ends.";
+           ends. So must the loss of a `train` on each parameter that has a rule: `Fixed` keeps the others as they are.";
 }

@@ -334,7 +334,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
             }
             Op::State { name } => match self.states.get(name) {
                 Some(kept) => gradients::constants(kept),
-                None => zeros(ty.elem, shape),
+                None => self.initial(name, ty.elem, shape)?,
             },
             Op::Tap { .. } | Op::SetState { .. } | Op::Length { .. } => return Ok(None),
         };
@@ -356,6 +356,19 @@ impl<'a, F: Real> Interpreter<'a, F> {
         }
         let read = Array::from_tensor(&t);
         Ok(if self.gradients.params.contains(name) { self.gradients.read(path, read) } else { read })
+    }
+
+    /// A state when the session begins: zeros, or the values of the parameter with its name.
+    fn initial(&mut self, name: &str, elem: Elem, shape: Vec<usize>) -> Result<Array<F>, EvalError> {
+        let Some(decl) = param_named(&self.module.params, name).cloned() else { return Ok(zeros(elem, shape)) };
+        let own = shape.get(decl.counts.len()..).unwrap_or_default().to_vec();
+        let size = own.iter().product();
+        let mut data = Data::with_capacity(elem, size);
+        for member in 0..decl.counts.iter().product() {
+            let part = self.param(name, &indices_of(member, &decl.counts), elem, own.clone())?;
+            data.extend(&part.data, 0, size);
+        }
+        Ok(Array { elem, shape, data })
     }
 
     /// A value, as variables if the function takes a gradient with respect to it.

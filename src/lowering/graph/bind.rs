@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::training::{self, Trains};
 use super::{LowerError, Options, Res};
 use crate::diagnostics::codes::{dimensions, entries, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
@@ -38,6 +39,8 @@ pub(super) struct Bound {
     pub(super) params: Vec<ParamDecl>,
     /// States that a session keeps, sorted by name.
     pub(super) states: Vec<StateDecl>,
+    /// What each `train` does with each parameter.
+    pub(super) trains: Trains,
     /// Conditions of the model that depend on run-time dimensions.
     pub(super) open: Vec<(Fact, Span)>,
 }
@@ -56,6 +59,7 @@ pub(super) fn bind(program: &Program, options: &Options, diagnostics: &mut Diagn
         entries,
         params: Vec::new(),
         states: Vec::new(),
+        trains: Trains::new(),
         open: Vec::new(),
     };
     let mut ok = true;
@@ -117,8 +121,9 @@ pub(super) fn bind(program: &Program, options: &Options, diagnostics: &mut Diagn
         &[],
         0,
     )?;
-    bound.states = states.into_iter().map(|(name, ty)| StateDecl { name, ty }).collect();
     bound.params = params.into_values().map(|(decl, _)| decl).collect();
+    bound.trains = training::bind(program, model, &bound.params, &mut states, diagnostics)?;
+    bound.states = states.into_iter().map(|(name, ty)| StateDecl { name, ty }).collect();
     Ok(bound)
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::training::Trains;
 use super::{LowerError, Res};
 use crate::diagnostics::codes::{entries, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -68,6 +69,8 @@ pub(super) struct State {
     pub(super) value: Value,
     /// Value on entry to the function.
     pub(super) before: Value,
+    /// Is it a parameter that a `train` changes?
+    pub(super) is_parameter: bool,
 }
 
 /// A function under construction.
@@ -93,6 +96,8 @@ pub(super) struct Builder<'a> {
     /// Loop counters converted to scalars, cached per block and element type.
     pub(super) counters: BTreeMap<(Block, Value, Elem), Value>,
     pub(super) states: Vec<State>,
+    /// What each `train` does with each parameter.
+    pub(super) trains: Trains,
     /// Dimension names in use.
     pub(super) taken: BTreeSet<String>,
     nesting: usize,
@@ -123,6 +128,7 @@ impl<'a> Builder<'a> {
             taps: Vec::new(),
             counters: BTreeMap::new(),
             states: Vec::new(),
+            trains: Trains::new(),
             taken: BTreeSet::new(),
             nesting: 0,
             instructions: 0,

@@ -9,6 +9,7 @@ use super::frame::{Frame, LayerInstance, Local};
 use super::{LowerError, Res};
 use crate::diagnostics::codes::{dimensions, entries};
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::interface::param_named;
 use crate::ir::requirements::lengths;
 use crate::ir::{ArgDecl, Function, Module, Op, ResultDecl, Terminator, Type};
 use crate::shape::{Dim, Fact, Relation, TensorType};
@@ -70,6 +71,7 @@ fn lower(
     let function = program.function(id);
     let mut builder = Builder::new(program, sources, diagnostics, files, &function.name);
     builder.with_taps = with_taps;
+    builder.trains.clone_from(&bound.trains);
     builder.f.doc.clone_from(&function.docs);
     builder.f.tapped = with_taps;
     let place = LayerInstance::model(bound.model, bound.dims.clone(), bound.constants.clone());
@@ -100,7 +102,8 @@ fn lower(
     for state in &bound.states {
         let op = Op::State { name: state.name.clone() };
         let value = builder.emit(op, Vec::new(), Some(Type::Tensor(state.ty.clone())), function.span)?;
-        builder.states.push(State { name: state.name.clone(), value, before: value });
+        let is_parameter = param_named(&bound.params, &state.name).is_some();
+        builder.states.push(State { name: state.name.clone(), value, before: value, is_parameter });
     }
     let value = builder.inline(id, &mut frame, function.span)?;
     let values = builder.flatten(&value, function.span)?;

@@ -80,6 +80,7 @@ impl<'a> Builder<'a> {
                 };
                 return self.unbind(x, axis, parts, span);
             }
+            ExprKind::Train(at) => self.train(frame, *at, span)?,
             ExprKind::Grad { loss, of, name } => {
                 let loss = self.value(frame, loss)?;
                 return self.gradient(frame, loss, of, name, span);

@@ -159,8 +159,12 @@ impl<'a> Builder<'a> {
                 return Err(self.bug(span, "a layer is used as a parameter"));
             }
         };
-        let ty = self.tensor_type(tensor, &place.dims, &[], span)?;
         let name = join(&place.path, &field.stored_name);
+        // A parameter that a `train` changes is a state.
+        if self.states.iter().any(|state| state.name == name) {
+            return self.state(place, &field.stored_name, span);
+        }
+        let ty = self.tensor_type(tensor, &place.dims, &[], span)?;
         self.emit(Op::Param { name }, place.indices.clone(), Some(Type::Tensor(ty)), span)
     }
 
@@ -224,7 +228,9 @@ impl<'a> Builder<'a> {
         let shape: Vec<Dim> = place.lengths.iter().chain(&own.shape).cloned().collect();
         let of = join(&place.path, &field.stored_name);
         let ty = Some(Type::Tensor(TensorType::new(own.elem, shape)));
-        let mut value = self.emit(Op::Grad { of }, vec![loss], ty, span)?;
+        let changed = self.states.iter().find(|state| state.name == of).map(|state| state.value);
+        let operands = [loss].into_iter().chain(changed).collect();
+        let mut value = self.emit(Op::Grad { of }, operands, ty, span)?;
         for index in &place.indices {
             value = self.emit(Op::Index { axis: 0 }, vec![value, *index], None, span)?;
         }

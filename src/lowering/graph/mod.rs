@@ -9,6 +9,7 @@
 //!   parameters;
 //! * `builder`: a function under construction, with the limits on sizes and lengths;
 //! * `layers`: the position of a layer in the model, and so the names of its parameters and taps;
+//! * `training`: which rule each parameter has, and the steps of a `train`;
 //! * `entry`, `call`, `stmt`, `expr`, `movement`, `einsum`: one construct of the language each.
 //!
 //! It must not know syntax, target machines or passes; nothing is fused or simplified here.
@@ -26,6 +27,7 @@ mod frame;
 mod layers;
 mod movement;
 mod stmt;
+mod training;
 
 use std::collections::BTreeMap;
 

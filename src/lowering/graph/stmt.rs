@@ -1,11 +1,13 @@
 //! Statements and control flow: loops and branches become blocks, and the variables they assign
 //! become block arguments.
 
+use cranelift_entity::SecondaryMap;
+
 use super::bind::{Decision, decide};
 use super::builder::{Builder, Loop};
 use super::frame::{Frame, Local};
 use super::{LowerError, Res};
-use crate::ir::{Op, Scalar, Terminator, Type, Value};
+use crate::ir::{Block as IrBlock, BlockCall, Op, Scalar, Terminator, Type, Value};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::source::Span;
@@ -245,7 +247,7 @@ impl<'a> Builder<'a> {
 
     /// Blocks of a counted loop: header with the test, body with the back edge, exit. `make` emits
     /// the body and returns the increment.
-    fn counted_loop(
+    pub(super) fn counted_loop(
         &mut self,
         frame: &mut Frame<'a>,
         (first, last): (Value, Value),
@@ -300,6 +302,7 @@ impl<'a> Builder<'a> {
     ) -> Res<()> {
         let carried = around.carried.clone();
         let (shapes, before) = self.carried(frame, &carried, span)?;
+        let initial_states = before.split_at(before.len() - self.states.len()).1.to_vec();
         let initial: Vec<Value> = first.into_iter().chain(before).collect();
         let (head, args) = self.block_like(&initial);
         let values = args.get(usize::from(first.is_some())..).unwrap_or_default();
@@ -338,7 +341,32 @@ impl<'a> Builder<'a> {
                 self.f.terminate(block, Terminator::Br(Self::to(after, values)));
             }
         }
+        self.forget_unchanged(head, &args, &initial_states, &mut at_end);
         self.set_carried(frame, &carried, &shapes, &at_end, span)
+    }
+
+    /// Removes arguments of a loop for trained parameters that it does not change: a gradient is
+    /// taken with respect to the value before it.
+    fn forget_unchanged(&mut self, head: IrBlock, args: &[Value], before: &[Value], at_end: &mut [Value]) {
+        let first = args.len() - before.len();
+        let mut by = SecondaryMap::new();
+        for (k, (state, initial)) in self.states.iter().zip(before).enumerate() {
+            let arg = args[first + k];
+            let passed =
+                |c: &&BlockCall| c.block == head && c.args.get(first + k).is_some_and(|v| v != initial && *v != arg);
+            let mut calls = self.f.layout.iter().flat_map(|b| self.f.block(*b).terminator.targets());
+            if state.is_parameter && !calls.any(|c| passed(&c)) {
+                by[arg] = Some(*initial);
+            }
+        }
+        if args.iter().all(|arg| by[*arg].is_none()) {
+            return;
+        }
+        self.f.remove_block_args(head, |k| args.get(k).is_some_and(|arg| by[*arg].is_some()));
+        self.f.replace_uses(&by);
+        for value in at_end {
+            *value = by[*value].unwrap_or(*value);
+        }
     }
 
     fn same_types(&mut self, a: &[Value], b: &[Value], span: Span) -> Res<()> {

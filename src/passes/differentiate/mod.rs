@@ -151,6 +151,19 @@ fn replace(f: &mut Function, group: &Group) -> Res<()> {
             variables.values.insert(moved);
         }
     }
+    let around: Vec<Block> =
+        f.cfg().loops().iter().filter(|l| l.blocks.contains(&group.block)).map(|l| l.header).collect();
+    for x in &variables.values {
+        let is_one = match f.def(*x) {
+            ValueDef::Result(i) => matches!(f.inst(i).op, Op::State { .. }),
+            ValueDef::Arg(block, _) => around.contains(&block),
+            ValueDef::Param => false,
+        };
+        if let Some(ty) = f.tensor(*x).filter(|_| is_one) {
+            variables.whole.insert(*x);
+            stacked.insert(slices_of(*x), ty.clone());
+        }
+    }
     let loss = f.inst(first).operands[0];
     let nodes = structure::before(f, group.block, first)?;
     let reach = Reach::new(f, &nodes, &variables);
@@ -185,6 +198,12 @@ fn replace(f: &mut Function, group: &Group) -> Res<()> {
     Ok(())
 }
 
+/// The name under which gradients of slices of a variable are collected, like those of the parameter
+/// of an array of layers.
+fn slices_of(variable: Value) -> String {
+    format!("slices of {variable}")
+}
+
 /// The gradients, in the order of the instructions.
 fn sweep_back(
     s: &mut Sweep<'_>,
@@ -207,7 +226,11 @@ fn sweep_back(
         s.e.loc = grad.loc;
         let Op::Grad { of } = &grad.op else { continue };
         let made = match grad.operands.get(1) {
-            Some(x) => s.results.get(x).copied(),
+            // The gradients of the whole value, and of slices of it.
+            Some(x) => match (s.results.get(x).copied(), all.params.remove(&slices_of(*x))) {
+                (whole, None) => whole,
+                (whole, Some(parts)) => Some(s.sum_of_parts(&slices_of(*x), whole, &parts, false)?),
+            },
             None => match all.params.remove(of) {
                 Some(parts) => Some(s.sum_of_parts(of, None, &parts, false)?),
                 None => None,

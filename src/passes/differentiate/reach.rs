@@ -17,6 +17,9 @@ use crate::scalar::Slope;
 pub(super) struct Variables {
     pub values: BTreeSet<Value>,
     pub params: BTreeSet<String>,
+    /// Those of the values that are computed outside of all loops before the gradient, which may read
+    /// them slice by slice: states, and values of the iteration around it.
+    pub whole: BTreeSet<Value>,
 }
 
 /// Does a gradient go from the result of the operation to operand `k`?
@@ -102,7 +105,7 @@ impl<'a> Reach<'a> {
                     // Of the variables outside of the loop only: others have one value for each
                     // iteration.
                     let mut outer = Reach {
-                        variables: &Variables { values: BTreeSet::new(), params: self.variables.params.clone() },
+                        variables: &Variables { values: BTreeSet::new(), ..self.variables.clone() },
                         active: self.active.clone(),
                         changed: true,
                     };

@@ -12,8 +12,8 @@ use super::reach::Variables;
 use super::rules;
 use super::site::Site;
 use super::structure::{Arm, Node, Region};
-use super::{Refusal, Res};
-use crate::ir::{Block, BlockCall, Function, Inst, Op, Terminator, Value};
+use super::{Refusal, Res, slices_of};
+use crate::ir::{Block, BlockCall, Function, Inst, InstData, Op, Terminator, Value};
 use crate::scalar::BinaryOp;
 use crate::shape::TensorType;
 
@@ -155,6 +155,10 @@ impl Sweep<'_> {
             to.params.entry(name.clone()).or_default().push(ParamGradient::At(indices, gradient));
             return Ok(());
         }
+        if let Some((variable, indices)) = self.slice_of_variable(&inst, here) {
+            to.params.entry(slices_of(variable)).or_default().push(ParamGradient::At(indices, gradient));
+            return Ok(());
+        }
         let wanted: Vec<bool> = inst.operands.iter().map(|v| self.active[*v]).collect();
         if !wanted.contains(&true) {
             return Ok(());
@@ -165,6 +169,17 @@ impl Sweep<'_> {
             self.add(to, inst.operands[k], part)?;
         }
         Ok(())
+    }
+
+    /// The variable of which an `index` along its first axes takes a slice.
+    fn slice_of_variable(&self, inst: &InstData, here: &Here) -> Option<(Value, Vec<Value>)> {
+        let (Op::Index { axis: 0 }, [x, at]) = (&inst.op, inst.operands.as_slice()) else { return None };
+        let (variable, mut indices) = match self.e.f.def_inst(*x) {
+            Some(outer) if !self.variables.whole.contains(x) => self.slice_of_variable(outer, here)?,
+            _ => (*x, Vec::new()),
+        };
+        indices.push(here.current(*at));
+        self.variables.whole.contains(&variable).then_some((variable, indices))
     }
 
     /// All parts of the gradient of a parameter, added to `base`, or else to zeros.

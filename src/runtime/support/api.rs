@@ -10,6 +10,7 @@ use core::ffi::{c_char, c_void};
 use core::ptr::{null, null_mut};
 
 use crate::cuda::upload::no_gpu;
+use crate::desc::model;
 use crate::dlpack::DLTensor;
 use crate::error::{CText, Result, Status, fail};
 use crate::handle::{Model, Opened, Session};
@@ -275,12 +276,13 @@ pub(crate) unsafe extern "C" fn attnc_session_close(handle: *mut Session) {
     }
 }
 
-/// Zeroes the session's states.
+/// Sets the session's states to their initial values: zeros, or the values of a parameter.
 ///
 /// # Safety
 /// `handle` is null or live.
 pub(crate) unsafe extern "C" fn attnc_session_reset(handle: *mut Session) -> i32 {
-    let reset = |_: &Opened, memory: &mut Memory| memory.reset();
+    let reset =
+        |opened: &Opened, memory: &mut Memory| memory.reset(model(), &opened.weights, opened.cuda.as_ref());
     // SAFETY: by the contract above.
     unsafe { with_session(handle, reset) }
 }

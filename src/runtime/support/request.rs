@@ -105,11 +105,11 @@ impl Polling {
 }
 
 impl Memory {
-    /// Memory of a new session; states are zero.
-    pub(crate) fn new(model: &ModelDesc, loaded: Option<&Loaded>) -> Result<Memory> {
+    /// Memory of a new session, with its initial states.
+    pub(crate) fn new(model: &ModelDesc, weights: &Weights, loaded: Option<&Loaded>) -> Result<Memory> {
         let (mut states, mut state_data) = (Vec::new(), Vec::new());
         if let Some(loaded) = loaded {
-            let session = session::Session::new(&loaded.gpu, model)?;
+            let session = session::Session::new(loaded, model)?;
             return Ok(Memory { cuda: Some(session), ..Memory::with_states(states, state_data) });
         }
         let none = Bound { lead: Vec::new(), dims: Vec::new() };
@@ -121,7 +121,22 @@ impl Memory {
             state_data.push(buffer.pointer());
             states.push(buffer);
         }
-        Ok(Memory::with_states(states, state_data))
+        let memory = Memory::with_states(states, state_data);
+        memory.begin(model, weights);
+        Ok(memory)
+    }
+
+    /// Copies the parameters into the states with their names, which are stacked along the arrays.
+    fn begin(&self, model: &ModelDesc, weights: &Weights) {
+        for (s, buffer) in model.states.get().iter().zip(&self.states) {
+            let at = model.params.get().iter().position(|p| p.pattern.get() == s.name.get());
+            let tensors = at.and_then(|at| weights.tables().get(at)).map_or(&[][..], Vec::as_slice);
+            let each = buffer.bytes().len() / tensors.len().max(1);
+            for (i, tensor) in tensors.iter().enumerate() {
+                // SAFETY: the state has the type of all tensors together, one after another.
+                unsafe { core::ptr::copy_nonoverlapping(*tensor, buffer.pointer().add(i * each), each) };
+            }
+        }
     }
 
     fn with_states(states: Vec<Buffer>, state_data: Vec<*mut u8>) -> Memory {
@@ -137,12 +152,15 @@ impl Memory {
         }
     }
 
-    /// Zeroes every state.
-    pub(crate) fn reset(&mut self) -> Result<()> {
+    /// Sets every state to its initial value.
+    pub(crate) fn reset(&mut self, model: &ModelDesc, weights: &Weights, loaded: Option<&Loaded>) -> Result<()> {
         for s in &mut self.states {
             s.clear();
         }
-        self.cuda.as_ref().map_or(Ok(()), session::Session::reset)?;
+        self.begin(model, weights);
+        if let (Some(session), Some(loaded)) = (&self.cuda, loaded) {
+            session.reset(loaded, model)?;
+        }
         self.changing.end();
         Ok(())
     }

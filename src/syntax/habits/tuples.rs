@@ -118,9 +118,16 @@ fn statement<'a>(
     if matches!(first, Token::While | Token::If | Token::Else | Token::Fn | Token::LBrace | Token::Doc(_)) {
         return start + 1;
     }
+    // The arms of a `train`, and its settings, are not values either.
+    if matches!(first, Token::Str(_)) {
+        return start + 1;
+    }
     let around = scan.place(start).open;
     let end = scan.end(lexemes, start);
     let here = |i: &usize| scan.place(*i).open == around;
+    let is_name = |i: usize| matches!(lexemes.get(i).map(|l| l.token), Some(Token::Ident(_)));
+    let trains = |i: &usize| lexemes[*i].token == Token::Ident("train") && is_name(*i + 1);
+    let end = (start..end).filter(here).find(trains).unwrap_or(end);
     let is = |wanted: Token<'static>| move |i: &usize| lexemes[*i].token == wanted;
     let keyword = matches!(first, Token::Let | Token::Var);
     let from = if keyword { start + 1 } else { start };

@@ -303,9 +303,10 @@ impl<'a> Runner<'a> {
                     None => {
                         let Some(ty) = declared else { return broken("a state without a type") };
                         let storage = self.out(ty)?.storage;
-                        // Initially zeros.
+                        let initial = self.initial(name)?;
+                        // Zeros, unless it is a parameter.
                         if let Some(s) = self.memory.get_mut(storage) {
-                            *s = Storage::full(vec![0; s.bytes.len()]);
+                            *s = Storage::full(initial.unwrap_or_else(|| vec![0; s.bytes.len()]));
                         }
                         self.states.insert(name.clone(), storage);
                         storage
@@ -403,6 +404,22 @@ impl<'a> Runner<'a> {
         };
         let Some(ty) = declared else { return broken("a buffer without a type") };
         Ok(Some(RuntimeValue::Buffer(Rc::new(View::new(storage, start, ty, symbols)?))))
+    }
+
+    /// The values with which a state begins that has the name of a parameter.
+    fn initial(&mut self, name: &str) -> Result<Option<Vec<u8>>, EvalError> {
+        let Some(decl) = param_named(&self.module.params, name) else { return Ok(None) };
+        let mut bytes = Vec::new();
+        for member in 0..decl.counts.iter().product() {
+            let mut rest: u64 = member;
+            let mut indices = vec![0i64; decl.counts.len()];
+            for (i, n) in indices.iter_mut().zip(&decl.counts).rev() {
+                (*i, rest) = ((rest % n) as i64, rest / n);
+            }
+            let storage = self.param(name, &indices)?;
+            bytes.extend(self.memory.get(storage).iter().flat_map(|s| &s.bytes));
+        }
+        Ok(Some(bytes))
     }
 
     fn param(&mut self, pattern: &str, indices: &[i64]) -> Result<usize, EvalError> {

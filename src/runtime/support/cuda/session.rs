@@ -9,6 +9,7 @@ use super::driver::{self, Address};
 use super::graphs::Graphs;
 use super::memory::{DeviceBuffer, OwnStream, Queue, aligned};
 use super::tape::Tape;
+use super::upload::Loaded;
 use crate::abi::ModelDesc;
 use crate::abi::cuda::fault;
 use crate::bind::{self, Bound};
@@ -40,8 +41,9 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A new session; states are zero.
-    pub(crate) fn new(gpu: &Arc<Gpu>, model: &ModelDesc) -> Result<Session> {
+    /// A new session with its initial states.
+    pub(crate) fn new(loaded: &Loaded, model: &ModelDesc) -> Result<Session> {
+        let gpu = &loaded.gpu;
         let _entered = gpu.enter()?;
         let none = Bound { lead: Vec::new(), dims: Vec::new() };
         let (mut offsets, mut state_bytes) = (Vec::new(), 0u64);
@@ -73,7 +75,7 @@ impl Session {
             gpu: gpu.clone(),
         };
         session.clear_fault()?;
-        session.clear_states()?;
+        session.begin(loaded, model)?;
         session.queue().wait("a new session")?;
         drop(_entered);
         Ok(session)
@@ -96,17 +98,30 @@ impl Session {
         Queue { gpu: &self.gpu, stream: self.stream() }
     }
 
-    /// Zeroes all states.
-    pub(crate) fn reset(&self) -> Result<()> {
+    /// Sets all states to their initial values.
+    pub(crate) fn reset(&self, loaded: &Loaded, model: &ModelDesc) -> Result<()> {
         let _entered = self.gpu.enter()?;
-        self.clear_states()?;
+        self.begin(loaded, model)?;
         self.queue().wait("the states")
     }
 
-    fn clear_states(&self) -> Result<()> {
+    /// Zeroes all states, then copies the parameters into the states with their names.
+    fn begin(&self, loaded: &Loaded, model: &ModelDesc) -> Result<()> {
         let Some(states) = &self.states else { return Ok(()) };
         // SAFETY: the buffer has this size.
-        unsafe { self.queue().clear(states.address(), self.state_bytes, "the states") }
+        unsafe { self.queue().clear(states.address(), self.state_bytes, "the states")? };
+        let none = Bound { lead: Vec::new(), dims: Vec::new() };
+        for (s, to) in model.states.get().iter().zip(&self.state_data) {
+            let at = model.params.get().iter().position(|p| p.pattern.get() == s.name.get());
+            let tensors = at.and_then(|at| loaded.tables().get(at)).map_or(&[][..], Vec::as_slice);
+            let each = bind::bytes(&none.shape(false, s.dims.get())?, s.elem)? / (tensors.len() as u64).max(1);
+            for (i, from) in tensors.iter().enumerate() {
+                let to = to.addr() as u64 + i as u64 * each;
+                // SAFETY: the state has the type of all tensors together, one after another.
+                unsafe { self.queue().copy_within(to, from.addr() as u64, each, "the states")? };
+            }
+        }
+        Ok(())
     }
 
     /// Clears the kernels' report.

@@ -22,7 +22,7 @@ const TABLES: &str = "the tables of weights";
 pub(crate) struct Loaded {
     pub(crate) module: Module,
     /// Addresses of the tensors of each family of parameters.
-    _tables: Vec<Vec<*const u8>>,
+    tables: Vec<Vec<*const u8>>,
     /// Address of each table.
     roots: Vec<*const *const u8>,
     _weights: Option<DeviceBuffer>,
@@ -72,7 +72,12 @@ impl Loaded {
             push(&mut tables, table, TABLES)?;
         }
         queue.wait("the weights")?;
-        Ok(Loaded { module, _tables: tables, roots, _weights: memory, packed: None, gpu: gpu.clone() })
+        Ok(Loaded { module, tables, roots, _weights: memory, packed: None, gpu: gpu.clone() })
+    }
+
+    /// Addresses of the tensors of each family.
+    pub(crate) fn tables(&self) -> &[Vec<*const u8>] {
+        &self.tables
     }
 
     /// The tables in the form that plans receive: a pointer to each family's table.
