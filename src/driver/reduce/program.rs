@@ -419,6 +419,14 @@ impl Edits {
                 self.unwrap(e.span, block);
                 self.block(block);
             }
+            ExprKind::Train(train) => {
+                let settings = train.settings.iter().map(|setting| setting.span);
+                self.list(&std::iter::once(train.loss.span).chain(settings).collect::<Vec<_>>());
+                for arm in &train.arms {
+                    self.part(arm.span);
+                    self.list(&arm.args.iter().flatten().map(|arg| arg.span).collect::<Vec<_>>());
+                }
+            }
             ExprKind::Int(_)
             | ExprKind::Float(_)
             | ExprKind::Bool(_)
@@ -520,6 +528,10 @@ fn parts_of(e: &Expr) -> Vec<&Expr> {
         }
         ExprKind::If { condition, otherwise, .. } => {
             std::iter::once(condition.as_ref()).chain(otherwise.iter().map(AsRef::as_ref)).collect()
+        }
+        ExprKind::Train(train) => {
+            let args = train.arms.iter().flat_map(|arm| arm.args.iter().flatten());
+            std::iter::once(&train.loss).chain(train.settings.iter().chain(args).map(|arg| &arg.value)).collect()
         }
         ExprKind::Int(_)
         | ExprKind::Float(_)
