@@ -168,7 +168,7 @@ pub struct CompareOptions {
     /// Write the result as JSON, to stdout or to a file
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub json: Option<PathBuf>,
-    /// What runs the program; `tile` for `.tir` if omitted, or else `cpu`
+    /// How to run the program; `tile` for `.tir` if omitted, or else `cpu`
     #[arg(long, value_enum, help_heading = "Call")]
     pub backend: Option<Backend>,
     /// Number of threads; one per processor if omitted

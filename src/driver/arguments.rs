@@ -1,8 +1,8 @@
 //! The arguments of `attnc run` and `attnc compare`: NumPy files, literals, and random values.
 //!
-//! In: the options of a call, and the entry point. Out: a tensor for each argument, in order. A file
-//! that cannot be read is an error of the environment; a literal that does not fit its type is an
-//! error in the command line.
+//! In: the options of a call, and the entry point. Out: a tensor for each argument, in order. A
+//! file that cannot be read is an error of the environment; a literal that does not fit its type is
+//! an error in the command line.
 
 use super::session::{CommandError, Session, command_line_error, reason};
 use super::stages::Tiers;

@@ -76,7 +76,7 @@ fn reduce_in(s: &mut Session, options: &ReduceOptions) -> Result<(), CommandErro
             let line = format!("reduce: {lines} lines, {} bytes after {tests} tests ({kind})", state.text.len());
             tell(&if shown { format!("\r\x1b[K{line}") } else { line + "\n" });
         }
-        // What was found so far is not lost.
+        // The best program so far is not lost.
         if output != Path::new("-") && state.found {
             let _ = files::write(output, state.text.as_bytes(), false);
         }

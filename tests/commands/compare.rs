@@ -249,7 +249,7 @@ fn what_cannot_be_compared_is_an_error() {
         ("causal.attn --size S=3 --with --bogus", "--bogus"),
         ("a.tir --size S=3 --backend interp", "--backend tile"),
         ("a.tir --size S=3 --passes", "has no passes"),
-        ("causal.attn net.attn --size S=3", "forward"),
+        ("causal.attn net.attn --size S=3", "weights"),
         ("out.attn --input i=7", "fails on both sides"),
     ] {
         let (code, out, err) = place.attnc(&format!("compare {line}"));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How it is known that two values are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Known {
+pub(super) enum Evidence {
     /// Both sides have the same operations.
     Structure,
     /// Both come from the same place in the source.
@@ -19,7 +19,7 @@ pub(super) enum Known {
 /// The pairs of inner values, as indices of the lists of both sides, in the order of the first.
 pub(super) struct Pairs {
     pub(super) list: Vec<(usize, usize)>,
-    pub(super) known: Known,
+    pub(super) evidence: Evidence,
 }
 
 /// Aligns the values of an entry point. `origin`: both sides were read from the same program, so
@@ -28,9 +28,9 @@ pub(super) fn align(one: &Values, two: &Values, origin: bool, file: bool) -> Pai
     let is_graph = one.function.is_some() == two.function.is_some();
     let shape = |values: &Values| values.list.iter().map(|w| (w.op.clone(), w.ty.clone())).collect::<Vec<_>>();
     if is_graph && shape(one) == shape(two) {
-        return Pairs { list: (0..one.list.len()).map(|i| (i, i)).collect(), known: Known::Structure };
+        return Pairs { list: (0..one.list.len()).map(|i| (i, i)).collect(), evidence: Evidence::Structure };
     }
-    let mut found = Found { one, two, list: Vec::new(), left: BTreeSet::new(), right: BTreeSet::new() };
+    let mut found = Pairing { one, two, list: Vec::new(), left: BTreeSet::new(), right: BTreeSet::new() };
     if origin && is_graph {
         found.by(|w| w.value.map(|v| (v.as_u32(), w.ty.clone())));
     }
@@ -45,10 +45,10 @@ pub(super) fn align(one: &Values, two: &Values, origin: bool, file: bool) -> Pai
         found.in_order();
     }
     found.list.sort_unstable();
-    Pairs { list: found.list, known: Known::Origin }
+    Pairs { list: found.list, evidence: Evidence::Origin }
 }
 
-struct Found<'v> {
+struct Pairing<'v> {
     one: &'v Values,
     two: &'v Values,
     list: Vec<(usize, usize)>,
@@ -56,7 +56,7 @@ struct Found<'v> {
     right: BTreeSet<usize>,
 }
 
-impl Found<'_> {
+impl Pairing<'_> {
     fn add(&mut self, pair: (usize, usize)) {
         self.left.insert(pair.0);
         self.right.insert(pair.1);

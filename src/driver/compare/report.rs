@@ -1,11 +1,11 @@
-//! What a comparison has found, and how it is shown.
+//! The result of a comparison, and how it is shown.
 //!
 //! In: both sides with what they have computed. Out: the values that differ, in the order in which
 //! they are computed, as text or as JSON.
 
 use super::Inputs;
 use super::judge::{Bounds, Element, Verdict, judge};
-use super::pairs::{Known, Pairs, align, on_the_way};
+use super::pairs::{Evidence, Pairs, align, on_the_way};
 use super::run::{self, Called, Run};
 use super::side::Side;
 use super::values::{Values, Watched};
@@ -79,7 +79,7 @@ pub(super) struct Finding {
     verdict: Verdict,
 }
 
-/// What a comparison has found.
+/// The result of a comparison.
 #[derive(Default)]
 pub(in crate::driver) struct Report {
     labels: [String; 2],
@@ -133,7 +133,7 @@ impl Report {
                 }
                 found => report.failed = found.map(|run| run.and_then(|run| run.as_ref().err().cloned())),
             }
-            // What follows may depend on what differs.
+            // Later calls may depend on the values that differ.
             if !report.is_same() {
                 break;
             }
@@ -165,7 +165,7 @@ impl Report {
             Some((verdict, x.shape().to_vec()))
         };
 
-        // What has a name on both sides.
+        // Taps and results have names on both sides.
         let (mut named, mut wrong): (Vec<Finding>, BTreeSet<Value>) = Default::default();
         let mut results = 0;
         let returned = [one.returned(), two.returned()];
@@ -176,7 +176,7 @@ impl Report {
             results += 1;
             if !verdict.is_same() {
                 wrong.extend(own.iter().filter(|(pattern, _)| matches(pattern, path)).map(|(_, v)| *v));
-                named.push(Finding::of(s, [None, None], format!("tap {path}"), verdict, shape));
+                named.push(Finding::new(s, [None, None], format!("tap {path}"), verdict, shape));
             }
         }
         for i in 0..called[0].results.len().max(called[1].results.len()) {
@@ -188,7 +188,7 @@ impl Report {
                 let watched = [(one, &returned[0]), (two, &returned[1])]
                     .map(|(values, list)| list.get(i).and_then(|v| values.list.get(values.index(*v)?)));
                 let name = if called[0].results.len() == 1 { "result".to_string() } else { format!("result.{i}") };
-                named.push(Finding::of(s, watched, name, verdict, shape));
+                named.push(Finding::new(s, watched, name, verdict, shape));
             }
         }
 
@@ -203,7 +203,7 @@ impl Report {
             if verdict.is_same() {
                 agree.extend(own.value);
             } else {
-                inner.push((own, Finding::of(s, [Some(x), Some(y)], String::new(), verdict, shape)));
+                inner.push((own, Finding::new(s, [Some(x), Some(y)], String::new(), verdict, shape)));
             }
         }
         self.compared.1 += results;
@@ -229,10 +229,10 @@ impl Report {
         differ: bool,
     ) -> Vec<Finding> {
         let way = other.function.as_ref().map(|f| on_the_way(f, wrong, agree));
-        let counts = |watched: &Watched| match (pairs.known, &way, watched.value) {
-            (Known::Structure, ..) => true,
-            (Known::Origin, Some(way), Some(v)) => way.contains(&v),
-            (Known::Origin, ..) => differ,
+        let counts = |watched: &Watched| match (pairs.evidence, &way, watched.value) {
+            (Evidence::Structure, ..) => true,
+            (Evidence::Origin, Some(way), Some(v)) => way.contains(&v),
+            (Evidence::Origin, ..) => differ,
         };
         let all = inner.len();
         let mut kept: Vec<(Vec<usize>, Finding)> = inner

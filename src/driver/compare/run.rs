@@ -25,7 +25,7 @@ use crate::tile::{self, PlanVariant};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// What a call has computed.
+/// The values of a call.
 #[derive(Default)]
 pub(super) struct Called {
     pub(super) results: Vec<Tensor>,
@@ -266,7 +266,7 @@ fn launched(
     }))
 }
 
-/// What several launches have written, as one tensor.
+/// The tensors of several launches as one.
 fn stacked(all: &[Tensor]) -> Option<Tensor> {
     let (first, rest) = all.split_first()?;
     if rest.is_empty() {

@@ -19,7 +19,7 @@ use crate::tile::verify::VerifiedModule;
 use clap::ValueEnum;
 use std::collections::BTreeMap;
 
-/// What a side runs.
+/// The program of a side.
 pub(super) enum Program {
     /// Graph IR.
     Graph {
@@ -115,7 +115,7 @@ impl Side {
         }
     }
 
-    /// What runs it.
+    /// The back end that runs it.
     pub(super) fn backend(&self) -> Backend {
         let usual = if self.graph().is_some() { Backend::Cpu } else { Backend::Tile };
         self.options.backend.unwrap_or(usual)

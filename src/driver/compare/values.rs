@@ -199,7 +199,7 @@ fn counter(f: &Function, cfg: &Cfg, l: &ir::Loop, at: ir::Block) -> Option<(Valu
     (is_own && in_range(f, cfg, at, counter, &bound)).then_some((counter, bound))
 }
 
-/// What the launches of each plan write.
+/// The buffers that the launches of each plan write.
 pub(super) fn launches(module: &tile::Module) -> BTreeMap<String, Values> {
     let printed = tile::text::print_with_anchors(module);
     let lines: Vec<&str> = printed.text.lines().collect();

@@ -22,7 +22,7 @@ pub(super) fn passes(s: &mut Session, options: &CompareOptions) -> Result<Report
     let Some(written) = first.graph() else {
         return Err(command_line_error("tile IR has no passes; `--passes` takes .attn and .air files"));
     };
-    // What integers index is known of operations alone, not of gradients.
+    // The bounds of indices are known of operations alone, not of gradients.
     let mut last = Side::of_graph(&options, written.clone());
     last.prepare(s)?;
     let inputs = Inputs::read(s, &last, &options)?;

@@ -14,6 +14,7 @@ use std::ops::Range;
 pub(super) fn kinds(source: Source) -> Vec<Box<dyn Changes>> {
     let mut kinds: Vec<Box<dyn Changes>> = vec![Box::new(Lines)];
     if source == Source::Program {
+        kinds.push(Box::new(Ends));
         kinds.push(Box::new(Brackets));
         kinds.push(Box::new(Tokens));
     }
@@ -56,6 +57,27 @@ impl Changes for Tokens {
 
     fn make(&self, text: &str, first: usize, n: usize) -> Candidate {
         cut(text, tokens(text).get(first..first + n)?.iter().map(|range| (range.clone(), String::new())).collect())
+    }
+}
+
+/// Removes all tokens from one to the end, or all before one.
+struct Ends;
+
+impl Changes for Ends {
+    fn name(&self) -> &'static str {
+        "ends"
+    }
+
+    fn count(&self, text: &str) -> usize {
+        2 * tokens(text).len()
+    }
+
+    fn make(&self, text: &str, first: usize, _: usize) -> Candidate {
+        let tokens = tokens(text);
+        match first.checked_sub(tokens.len()) {
+            None => text.get(..tokens.get(first)?.start).map(str::to_string),
+            Some(i) => text.get(tokens.get(tokens.len() - 1 - i)?.start..).map(str::to_string),
+        }
     }
 }
 

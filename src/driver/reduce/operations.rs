@@ -41,7 +41,7 @@ pub(super) fn tile_kinds() -> Vec<Box<dyn Changes>> {
 fn kinds<M: Reducible + 'static>() -> Vec<Box<dyn Changes>> {
     [What::Functions, What::Branches, What::Effects, What::Values]
         .into_iter()
-        .map(|what| Box::new(Kind::<M>(what, std::marker::PhantomData)) as Box<dyn Changes>)
+        .map(|what| Box::new(ModuleEdits::<M>(what, std::marker::PhantomData)) as Box<dyn Changes>)
         .collect()
 }
 
@@ -53,7 +53,7 @@ enum What {
     Effects,
 }
 
-struct Kind<M>(What, std::marker::PhantomData<fn() -> M>);
+struct ModuleEdits<M>(What, std::marker::PhantomData<fn() -> M>);
 
 /// A change of a module.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ trait Reducible: Sized {
     fn clean(&mut self);
 }
 
-impl<M: Reducible> Changes for Kind<M> {
+impl<M: Reducible> Changes for ModuleEdits<M> {
     fn name(&self) -> &'static str {
         match self.0 {
             What::Functions => "functions",
@@ -197,7 +197,7 @@ fn ends<D: Dialect>(body: &Body<D>) -> bool {
         reach.extend(more);
     }
     // A way out that depends on nothing in the loop is taken at once, or never.
-    let varies = |l: &crate::cfg::Loop<Block>, v: Value| match body.def(v) {
+    let varies = |l: &ir::Loop, v: Value| match body.def(v) {
         ValueDef::Param => false,
         ValueDef::Arg(block, _) => l.blocks.contains(&block),
         ValueDef::Result(i) => {
@@ -205,7 +205,7 @@ fn ends<D: Dialect>(body: &Body<D>) -> bool {
             !is_constant && body.block_of(i).is_some_and(|block| l.blocks.contains(&block))
         }
     };
-    let leaves = |l: &crate::cfg::Loop<Block>| {
+    let leaves = |l: &ir::Loop| {
         l.blocks.iter().any(|b| match &body.block(*b).terminator {
             Terminator::BrIf { condition, .. } => {
                 targets(b).iter().any(|t| !l.blocks.contains(t)) && varies(l, *condition)

@@ -40,7 +40,7 @@ fn tree(text: &str) -> Option<File> {
 
 /// The kinds of changes, in the order in which they are tried.
 pub(super) fn kinds() -> Vec<Box<dyn Changes>> {
-    let kind = |name, edits: fn(Edits) -> Vec<Edit>| Box::new(Kind { name, edits }) as Box<dyn Changes>;
+    let kind = |name, edits: fn(Edits) -> Vec<Edit>| Box::new(TreeEdits { name, edits }) as Box<dyn Changes>;
     vec![
         kind("parts", |e| e.parts),
         kind("blocks", |e| e.blocks),
@@ -51,18 +51,18 @@ pub(super) fn kinds() -> Vec<Box<dyn Changes>> {
     ]
 }
 
-struct Kind {
+struct TreeEdits {
     name: &'static str,
     edits: fn(Edits) -> Vec<Edit>,
 }
 
-impl Kind {
+impl TreeEdits {
     fn of_text(&self, text: &str) -> Vec<Edit> {
         tree(text).map(|tree| (self.edits)(Edits::of_file(text, &tree))).unwrap_or_default()
     }
 }
 
-impl Changes for Kind {
+impl Changes for TreeEdits {
     fn name(&self) -> &'static str {
         self.name
     }

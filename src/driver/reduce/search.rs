@@ -12,7 +12,7 @@ use crate::threads;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What the search has reached, for a progress line.
+/// The state of the search, for a progress line.
 pub(super) struct State<'a> {
     pub(super) text: &'a str,
     pub(super) tests: usize,
@@ -111,7 +111,7 @@ impl Search<'_> {
             self.tests += 1;
             if is_good {
                 self.text = made;
-                // What follows has moved here.
+                // The next changes have moved here.
                 next = *start;
                 (self.progress)(&State { text: &self.text, tests: self.tests, kind: kind.name(), found: true });
                 break;

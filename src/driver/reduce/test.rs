@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// What makes a program interesting.
+/// The property that makes a program interesting.
 enum Wanted {
     /// The command exits with 0.
     Command(Vec<OsString>),
@@ -196,7 +196,7 @@ impl Test {
                 _ => break None,
             }
         };
-        // What it started in its group must not outlive it, or hold its stdout.
+        // The processes that it started must not outlive it, or hold its stdout.
         if let Ok(group) = i32::try_from(child.id()) {
             // SAFETY: sends a signal to the group of a child that was just started.
             unsafe { libc::kill(-group, libc::SIGKILL) };

@@ -1,15 +1,13 @@
 //! Running error analysis (Wilkinson 1963; Higham, "Accuracy and Stability of Numerical
-//! Algorithms",
-//! 2nd ed., 3.3).
+//! Algorithms", 2nd ed., 3.3).
 //!
 //! In: elements. Out: [`Bounded`], the `f64` result of a computation with a bound on how far a
-//! result
-//! in the program's own precision may be from it, in any correct implementation: sums in any order, with or
-//! without fused multiply-add, functions off by a few units in the last place, intermediates kept
-//! in
-//! `f32` where the program rounds them to less. Zero times NaN or infinity may count or not, and so
-//! may subnormal numbers: instructions for `bf16` take them as 0. A comparison whose outcome such
-//! errors can change is reported as uncertain; what depends on it has no bound.
+//! result in the program's own precision may be from it, in any correct implementation: sums in any
+//! order, with or without fused multiply-add, functions off by a few units in the last place,
+//! intermediates kept in `f32` where the program rounds them to less. Zero times NaN or infinity
+//! may count or not, and so may subnormal numbers: instructions for `bf16` take them as 0. A
+//! comparison whose outcome such errors can change is reported as uncertain; values that depend on
+//! it have no bound.
 
 use super::Real;
 use crate::scalar::{BinaryOp, Change, CmpOp, UnaryOp};
@@ -96,7 +94,7 @@ impl Bounded {
         self.error == 0.0
     }
 
-    /// What is lost if what is computed is subnormal and taken as 0.
+    /// The loss if a subnormal result is taken as 0.
     fn flushed(self) -> f64 {
         let size = self.value.abs();
         if size - self.error < TINY { TINY.min(size + self.error) } else { 0.0 }
@@ -205,7 +203,7 @@ impl Real for Bounded {
                 made(value, error, 1.0, elem)
             }
             BinaryOp::Pow => {
-                // What may be anything may be NaN. A power to a NaN is 1 where the base is, and one
+                // A number without a bound may be NaN. A power to a NaN is 1 where the base is, and one
                 // to 0 whatever the base is.
                 let is_open = x.error.is_infinite() || y.error.is_infinite() || y.value.is_nan();
                 let error = if exact {

@@ -3,8 +3,9 @@
 //! In: elements. Out: results of element operations and sums, in the numbers of a [`Real`]. `f32`
 //! is the exact mode, bit for bit as the language defines it (`bf16` and `f16` are `f32`s rounded
 //! after each operation; sums and matmuls accumulate in `f32`, in blocks that are summed in order).
-//! `f64` computes everything in `f64` without rounding to element types. [`Bounded`](super::bounded)
-//! computes in `f64` and carries an error bound for any compiled program.
+//! `f64` computes everything in `f64` without rounding to element types.
+//! [`Bounded`](super::bounded) computes in `f64` and carries an error bound for any compiled
+//! program.
 
 use std::fmt::Debug;
 
