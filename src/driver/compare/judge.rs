@@ -25,7 +25,7 @@ pub(super) struct Element {
     pub(super) bound: f64,
     /// The distance in units of the bound.
     pub(super) units: f64,
-    /// The number that the IR of each side means, in `f64`, and whether the number is within its error.
+    /// The number that the IR of each side means, in `f64`, and whether it admits the number.
     pub(super) meant: [Option<(f64, bool)>; 2],
 }
 

@@ -351,7 +351,7 @@ fn when(watched: &Watched, verdict: &Verdict) -> Vec<usize> {
 }
 
 impl Finding {
-    fn of(s: &Session, watched: [Option<&Watched>; 2], name: String, verdict: Verdict, shape: Vec<usize>) -> Finding {
+    fn new(s: &Session, watched: [Option<&Watched>; 2], name: String, verdict: Verdict, shape: Vec<usize>) -> Finding {
         let known = watched.into_iter().flatten().next();
         let place = known.map_or(String::new(), |w| w.place.clone());
         let source = known.and_then(|w| {

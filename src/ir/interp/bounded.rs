@@ -203,8 +203,8 @@ impl Real for Bounded {
                 made(value, error, 1.0, elem)
             }
             BinaryOp::Pow => {
-                // A number without a bound may be NaN. A power to a NaN is 1 where the base is, and one
-                // to 0 whatever the base is.
+                // A number without a bound may be NaN. A power to a NaN is 1 where the base is, and
+                // one to 0 whatever the base is.
                 let is_open = x.error.is_infinite() || y.error.is_infinite() || y.value.is_nan();
                 let error = if exact {
                     0.0
