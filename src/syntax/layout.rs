@@ -9,8 +9,8 @@
 //! 2. A newline does not count after an operator or a comma, before `else`, `->`, a `where` clause,
 //!    or the `{` of a header, and neither at the start nor at the end of a list.
 //! 3. `use layer model rule tap reset state` are keywords only at the start of an item, field or
-//!    statement, before a name, `dim` only between `let` and a name, `train` only before a name, and
-//!    `step` only in an index, after the end of a slice; elsewhere they are ordinary names.
+//!    statement, before a name, `dim` only between `let` and a name, `train` only before a name,
+//!    and `step` only in an index, after the end of a slice; elsewhere they are ordinary names.
 //! 4. A bracket that is never closed ends before the next keyword that begins a statement or an
 //!    item; the missing closing brackets are inserted, marked so that the parser does not report
 //!    them again.

@@ -33,9 +33,9 @@ pub enum Compute {
     Attention(Box<Attention>),
 }
 
-/// The description of a matmul. Its operands are the first two parameters of its kernel, `[points..,
-/// M, K]` and `[points.., K, N]`, and the result is the last, `[points.., M, N]`. Lowering knows
-/// whether it is plain; the steps of the schedule choose the rest.
+/// The description of a matmul. Its operands are the first two parameters of its kernel,
+/// `[points.., M, K]` and `[points.., K, N]`, and the result is the last, `[points.., M, N]`.
+/// Lowering knows whether it is plain; the steps of the schedule choose the rest.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Matmul {
     /// Is the result only stored, perhaps after rounding?
@@ -73,7 +73,7 @@ pub enum PanelLayout {
     /// `[P, K, NR]`.
     Single,
     /// `[P / n, K, n, NR]`: n panels are interleaved.
-    Abreast(i64),
+    Interleaved(i64),
     /// `[P, ceil(K / 2), NR, 2]`: pairs of k indices.
     Pairs,
     /// `[P, K * bits / 8, NR]`, quantised; the next parameter has the scales of groups of k

@@ -33,8 +33,8 @@ impl Epilogue {
         body.layout.iter().find(returns).map(|b| body.block(*b).insts.as_slice())
     }
 
-    /// The epilogue `insts` of a kernel whose last two grid axes are rows and columns: `result` is a
-    /// tile of these extents, which begins at this row and column.
+    /// The epilogue `insts` of a kernel whose last two grid axes are rows and columns: `result` is
+    /// a tile of these extents, which begins at this row and column.
     pub(crate) fn from_insts(
         kernel: &Kernel,
         [row, col]: [Value; 2],

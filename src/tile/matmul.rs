@@ -1,9 +1,10 @@
 //! Writes the kernel of a matmul that is not scheduled yet.
 //!
-//! In: a description, and a kernel's parameters: the operands, `[points.., M, K]` and `[points.., K,
-//! N]`, others, and last the result. Out: the loops that compute a tile of the result. Lowering
-//! describes a matmul of two matrices; when a step of the schedule chooses tile sizes, panels or a
-//! block of k indices, it changes the description and has the kernel written again ([`rewrite`]).
+//! In: a description, and a kernel's parameters: the operands, `[points.., M, K]` and
+//! `[points.., K, N]`, others, and last the result. Out: the loops that compute a tile of the
+//! result. Lowering describes a matmul of two matrices; when a step of the schedule chooses tile
+//! sizes, panels or a block of k indices, it changes the description and has the kernel written
+//! again ([`rewrite`]).
 //!
 //! ```text
 //! grid (points.., ceil(M, 64), ceil(N, 64))
@@ -90,7 +91,7 @@ impl Panel {
             PanelLayout::Single => {
                 (Op::Load { rows: Some(n + 1), cols: Some(n + 2) }, vec![self.number, k, kb.index(0)])
             }
-            PanelLayout::Abreast(count) => {
+            PanelLayout::Interleaved(count) => {
                 let count = kb.index(count);
                 let place = kb.index_binary(BinaryOp::Rem, self.number, count);
                 let group = kb.index_binary(BinaryOp::Div, self.number, count);
@@ -112,11 +113,11 @@ impl Panel {
 }
 
 impl PanelLayout {
-    /// Number of axes after those of points.
+    /// Number of axes, without the points.
     fn rank(self) -> usize {
         match self {
             PanelLayout::Single | PanelLayout::Scaled { .. } => 3,
-            PanelLayout::Abreast(_) | PanelLayout::Pairs => 4,
+            PanelLayout::Interleaved(_) | PanelLayout::Pairs => 4,
         }
     }
 }
@@ -145,7 +146,7 @@ pub(crate) fn epilogue(kernel: &Kernel) -> Option<Epilogue> {
     // The start of a tile is the index of the grid point times the step.
     let start = |n: usize| {
         let point = kernel.grid.get(n)?.value;
-        let is_start = |d: &&InstData| d.op == Op::Binary(BinaryOp::Mul) && d.operands.first() == Some(&point);
+        let is_start = |d: &&InstData| d.op == Op::Binary(BinaryOp::Mul) && d.operands.contains(&point);
         let data = body.block(body.entry()).insts.iter().map(|i| body.inst(*i)).find(is_start);
         data.map_or(Some(point), |d| d.result)
     };

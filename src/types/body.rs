@@ -7,9 +7,8 @@
 use super::dims::DimScope;
 use super::items::{FunctionItem, Items};
 use super::misfit::type_misfit;
-use super::train::Train;
 use super::typed::{
-    Block, Condition, FunctionId, Instance, LayerId, LayerPath, Local, LocalId, Param, Stmt, StmtKind, Type,
+    Block, Condition, FunctionId, Instance, LayerId, LayerPath, Local, LocalId, Param, Stmt, StmtKind, Train, Type,
 };
 use super::values::{Ty, TypedExpr};
 use crate::diagnostics::codes::{names, shapes};

@@ -218,7 +218,7 @@ impl<'a> Items<'a> {
             used().filter(is_named).collect()
         };
         let is_rule = |id: &LayerId| self.layer(*id).kind == LayerKind::Rule;
-        let all = || places.iter().flat_map(|m| m.layers.iter()).filter(|(_, id)| is_rule(*id));
+        let all = || places.iter().flat_map(|m| m.layers.iter()).filter(|(_, id)| is_rule(id));
         if let Some((_, id)) = all().find(|(own, _)| **own == name.name) {
             diagnostics.refer(name.span, self.layer(*id).ast.name.span, NameKind::Layer);
             return Some(*id);

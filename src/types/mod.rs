@@ -31,6 +31,7 @@ mod body;
 mod builtins;
 mod calls;
 mod declare;
+mod declared;
 mod dims;
 pub mod dump;
 mod expr;

@@ -7,7 +7,7 @@ use super::axes::Axis;
 use super::body::Body;
 use super::items::{Items, LayerItem};
 use super::misfit::type_misfit;
-use super::typed::{Expr, ExprKind, FieldType, FunctionId, LayerId, LayerKind, Tensor, Type};
+use super::typed::{Arm, Expr, ExprKind, FieldType, LayerKind, Tensor, Train, Type};
 use super::values::{Ty, TypedExpr, scalar};
 use crate::diagnostics::codes::{names, parameters, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -16,38 +16,6 @@ use crate::shape::Elem;
 use crate::source::Span;
 use crate::syntax::ast;
 use std::collections::BTreeMap;
-
-/// A checked `train`.
-#[derive(Clone, Debug)]
-pub struct Train {
-    /// One float.
-    pub loss: Expr,
-    /// The largest norm of the gradient, an `f32`.
-    pub clip: Option<Expr>,
-    /// The largest magnitude of its elements, an `f32`.
-    pub clip_value: Option<Expr>,
-    /// In order; a parameter goes to the first that fits.
-    pub arms: Vec<Arm>,
-    /// Range in the source.
-    pub span: Span,
-}
-
-/// A rule for some of the parameters.
-#[derive(Clone, Debug)]
-pub struct Arm {
-    /// Paths from the model, `*` for any text.
-    pub pattern: String,
-    /// Range of the pattern in the source.
-    pub pattern_span: Span,
-    /// Comparisons of the number of axes.
-    pub ranks: Vec<(CmpOp, u64)>,
-    /// The rule and its `step`; `None` if the parameters stay as they are.
-    pub rule: Option<(LayerId, FunctionId)>,
-    /// The arguments of `step` after the parameter and its gradient: scalars.
-    pub args: Vec<Expr>,
-    /// Range in the source.
-    pub span: Span,
-}
 
 /// The name of the rule that changes nothing.
 const FIXED: &str = "Fixed";

@@ -8,25 +8,15 @@
 
 use std::collections::BTreeMap;
 
-use super::axes::{Axis, Shape};
+use super::axes::Axis;
+pub use super::declared::{
+    Condition, Constant, Field, FieldType, FunctionId, Generic, GenericKind, Instance, LayerId, LocalId, Tensor, Type,
+};
 use super::pattern;
-use super::train::Train;
 use crate::scalar::{AxisOp, BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
-use crate::shape::{Dim, Elem, Fact};
+use crate::shape::Dim;
 use crate::source::Span;
 pub use crate::syntax::ast::LayerKind;
-
-/// A layer of a [`Program`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LayerId(pub u32);
-
-/// A function of a [`Program`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FunctionId(pub u32);
-
-/// A variable of a [`Function`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LocalId(pub u32);
 
 /// A checked program: the user's file and the modules it uses.
 #[derive(Clone, Debug, Default)]
@@ -80,117 +70,6 @@ pub struct Layer {
     pub functions: Vec<FunctionId>,
     /// From the keyword to `}`.
     pub span: Span,
-}
-
-/// A generic dimension or constant.
-#[derive(Clone, Debug)]
-pub struct Generic {
-    /// As declared.
-    pub name: String,
-    /// Dimension, constant or element type, with the default.
-    pub kind: GenericKind,
-    /// Range in the source.
-    pub span: Span,
-}
-
-/// The kind of a generic, with its default.
-#[derive(Clone, Debug, PartialEq)]
-pub enum GenericKind {
-    /// A dimension; the default may use the generics before it.
-    Dim {
-        /// Its value if none is given.
-        default: Option<Dim>,
-    },
-    /// A scalar constant.
-    Const {
-        /// Type of the constant.
-        elem: Elem,
-        /// Its value if none is given.
-        default: Option<Scalar>,
-    },
-    /// An element type. Each layer is checked for each element type that it is used with; this is
-    /// the current one.
-    Elem(Elem),
-}
-
-/// A field of a layer.
-#[derive(Clone, Debug)]
-pub struct Field {
-    /// As declared.
-    pub name: String,
-    /// Doc comment of the source.
-    pub docs: String,
-    /// Its component of the path in a weights file: the name, or the value of `#[name = ".."]`.
-    pub stored_name: String,
-    /// Parameter, state or layers.
-    pub ty: FieldType,
-    /// Range of the declaration.
-    pub span: Span,
-}
-
-/// The type of a field.
-#[derive(Clone, Debug)]
-pub enum FieldType {
-    /// A parameter. Its shape has no `..`.
-    Param(Tensor),
-    /// A value that a session keeps between calls: a tensor that is zero when the session begins.
-    /// Its shape has no `..`.
-    State(Tensor),
-    /// A single sub-layer.
-    Layer(Instance),
-    /// An array of layers and its length.
-    Array(Instance, Dim),
-}
-
-/// A layer with its generics bound.
-#[derive(Clone, Debug)]
-pub struct Instance {
-    /// The layer that is instantiated.
-    pub layer: LayerId,
-    /// Its generic dimensions, over the names of the layer that contains it.
-    pub dims: BTreeMap<String, Dim>,
-    /// Its generic constants, by name.
-    pub constants: BTreeMap<String, Constant>,
-}
-
-/// A value for a generic constant.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Constant {
-    /// A value known at compile time.
-    Literal(Scalar),
-    /// A generic constant of the enclosing layer or function.
-    Generic(String),
-}
-
-/// A condition on dimensions; if the bound values do not decide it, it is checked on entry to the
-/// call.
-#[derive(Clone, Debug)]
-pub struct Condition {
-    /// The fact that must hold.
-    pub fact: Fact,
-    /// Its origin: a `where` clause, a slice.
-    pub span: Span,
-    /// The fields and calls through which it propagated, outermost first; empty if it originated
-    /// here.
-    pub through: Vec<Span>,
-}
-
-/// Element type and symbolic shape.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Tensor {
-    /// After rounding or wrapping.
-    pub elem: Elem,
-    /// Its axes; empty for a scalar.
-    pub shape: Shape,
-}
-
-/// The type of an expression.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Type {
-    /// A tensor or scalar.
-    Tensor(Tensor),
-    /// Several values; empty for a function without result.
-    Tuple(Vec<Type>),
 }
 
 /// A function, checked for all values of its dimensions.
@@ -697,4 +576,36 @@ pub struct Call {
     pub rest: Vec<Axis>,
     /// One for each parameter.
     pub args: Vec<Expr>,
+}
+
+/// A checked `train`.
+#[derive(Clone, Debug)]
+pub struct Train {
+    /// One float.
+    pub loss: Expr,
+    /// The largest norm of the gradient, an `f32`.
+    pub clip: Option<Expr>,
+    /// The largest magnitude of its elements, an `f32`.
+    pub clip_value: Option<Expr>,
+    /// In order; a parameter goes to the first that fits.
+    pub arms: Vec<Arm>,
+    /// Range in the source.
+    pub span: Span,
+}
+
+/// A rule for some of the parameters.
+#[derive(Clone, Debug)]
+pub struct Arm {
+    /// Paths from the model, `*` for any text.
+    pub pattern: String,
+    /// Range of the pattern in the source.
+    pub pattern_span: Span,
+    /// Comparisons of the number of axes.
+    pub ranks: Vec<(CmpOp, u64)>,
+    /// The rule and its `step`; `None` if the parameters stay as they are.
+    pub rule: Option<(LayerId, FunctionId)>,
+    /// The arguments of `step` after the parameter and its gradient: scalars.
+    pub args: Vec<Expr>,
+    /// Range in the source.
+    pub span: Span,
 }

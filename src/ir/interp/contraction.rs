@@ -403,10 +403,11 @@ fn product<T: Copy, S: Copy>(
     }
 }
 
-/// `softmax(mask(q @ k^T * scale)) @ v`, of this shape, computed in `f32`; the weights are rounded to the type of
-/// the values before the second matmul, as the definition says, and so is the result. With masks, a
-/// key whose weight is 0 contributes nothing, even if its value is NaN or infinite; for a key that
-/// no mask hides, [`Real::add_weighted`] may report that this is uncertain.
+/// `softmax(mask(q @ k^T * scale)) @ v`, of this shape, computed in `f32`; the weights are rounded
+/// to the type of the values before the second matmul, as the definition says, and so is the
+/// result. With masks, a key whose weight is 0 contributes nothing, even if its value is NaN or
+/// infinite; for a key that no mask hides, [`Real::add_weighted`] may report that this is
+/// uncertain.
 pub(super) fn attention<F: Real>(
     [q, k, v, scale]: [&Array<F>; 4],
     result_shape: &[usize],

@@ -6,18 +6,18 @@
 
 use std::collections::BTreeMap;
 
-use super::training::{self, Trains};
+use super::conditions::{Decision, decide};
+use super::trains::{self, Trains};
 use super::{LowerError, Options, Res};
 use crate::diagnostics::codes::{dimensions, entries, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::ir::requirements::MAX_ELEMENTS;
 use crate::ir::{ParamDecl, Scalar, StateDecl, tensors};
-use crate::shape::{Dim, Fact, Relation, TensorType};
+use crate::shape::{Dim, Fact, TensorType};
 use crate::source::Span;
 use crate::types::axes::Axis;
 use crate::types::typed::{
-    Condition, Constant, FieldType, Function, FunctionId, Generic, GenericKind, Instance, LayerId, LayerKind, Program,
-    Tensor,
+    Constant, FieldType, Function, FunctionId, Generic, GenericKind, Instance, LayerId, LayerKind, Program, Tensor,
 };
 
 /// The most parameters (arrays of layers counted once).
@@ -39,7 +39,7 @@ pub(super) struct Bound {
     pub(super) params: Vec<ParamDecl>,
     /// States that a session keeps, sorted by name.
     pub(super) states: Vec<StateDecl>,
-    /// What each `train` does with each parameter.
+    /// The steps of each `train`.
     pub(super) trains: Trains,
     /// Conditions of the model that depend on run-time dimensions.
     pub(super) open: Vec<(Fact, Span)>,
@@ -122,7 +122,7 @@ pub(super) fn bind(program: &Program, options: &Options, diagnostics: &mut Diagn
         0,
     )?;
     bound.params = params.into_values().map(|(decl, _)| decl).collect();
-    bound.trains = training::bind(program, model, &bound.params, &mut states, diagnostics)?;
+    bound.trains = trains::bind(program, model, &bound.params, &mut states, diagnostics)?;
     bound.states = states.into_iter().map(|(name, ty)| StateDecl { name, ty }).collect();
     Ok(bound)
 }
@@ -223,60 +223,6 @@ pub(super) fn fixed_by_equalities(
             dims.insert(name.clone(), other);
         }
     }
-}
-
-/// Result of evaluating a condition.
-pub(super) enum Decision {
-    Holds,
-    /// It does not hold; the error has been reported.
-    Fails,
-    /// It depends on run-time dimensions, and must be checked on entry.
-    Open(Fact),
-}
-
-/// Evaluates a condition with the bound dimensions.
-pub(super) fn decide(
-    condition: &Condition,
-    dims: &BTreeMap<String, Dim>,
-    diagnostics: &mut Diagnostics,
-) -> Res<Decision> {
-    let fact = &condition.fact;
-    let labels = |mut diagnostic: Diagnostic| {
-        for span in &condition.through {
-            diagnostic = diagnostic.also(*span, "needed here");
-        }
-        diagnostic
-    };
-    let Some(bound) = fact.substitute(&|name| dims.get(name).cloned()) else {
-        let message = format!("`{fact}` divides by zero with the values that are bound");
-        diagnostics.push(labels(Diagnostic::error(dimensions::DIVISION_BY_ZERO, message).at(condition.span, "")));
-        return Err(LowerError::Reported);
-    };
-    match bound.decide() {
-        // A name fixed by an equality has been replaced by the other side, so the equality holds.
-        None if bound.relation == Relation::Eq && bound.left == bound.right => Ok(Decision::Holds),
-        Some(true) => Ok(Decision::Holds),
-        // A quotient that is not an integer satisfies no condition.
-        None if !(bound.left.is_const() && bound.right.is_const()) => Ok(Decision::Open(bound)),
-        Some(false) | None => {
-            let diagnostic =
-                Diagnostic::error(dimensions::WHERE_VIOLATED, format!("`{}` does not hold", fact.as_written()))
-                    .at(condition.span, sides(fact, &bound));
-            diagnostics.push(labels(diagnostic).help("bind other values with `--dim NAME=VALUE`"));
-            Ok(Decision::Fails)
-        }
-    }
-}
-
-/// `D is 10, H is 3`
-fn sides(fact: &Fact, bound: &Fact) -> String {
-    let mut parts = Vec::new();
-    for (name, value) in [(&fact.left, &bound.left), (&fact.right, &bound.right)] {
-        if !name.is_const() {
-            parts.push(format!("{name} is {value}"));
-        }
-    }
-    parts.join(", ")
 }
 
 /// The walk over a model's fields that finds its parameters.

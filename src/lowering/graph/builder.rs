@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::training::Trains;
+use super::trains::Trains;
 use super::{LowerError, Res};
 use crate::diagnostics::codes::{entries, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -96,7 +96,7 @@ pub(super) struct Builder<'a> {
     /// Loop counters converted to scalars, cached per block and element type.
     pub(super) counters: BTreeMap<(Block, Value, Elem), Value>,
     pub(super) states: Vec<State>,
-    /// What each `train` does with each parameter.
+    /// The steps of each `train`.
     pub(super) trains: Trains,
     /// Dimension names in use.
     pub(super) taken: BTreeSet<String>,

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::bind::{Bound, Decision, decide, fixed_by_equalities};
+use super::bind::{Bound, fixed_by_equalities};
 use super::builder::{Builder, Files, State};
+use super::conditions::{Decision, decide};
 use super::frame::{Frame, LayerInstance, Local};
 use super::{LowerError, Res};
 use crate::diagnostics::codes::{dimensions, entries};

@@ -9,7 +9,8 @@
 //!   parameters;
 //! * `builder`: a function under construction, with the limits on sizes and lengths;
 //! * `layers`: the position of a layer in the model, and so the names of its parameters and taps;
-//! * `training`: which rule each parameter has, and the steps of a `train`;
+//! * `trains`: which rule each parameter has; `training`: the steps of a `train`;
+//! * `conditions`: whether a condition on dimensions holds;
 //! * `entry`, `call`, `stmt`, `expr`, `movement`, `einsum`: one construct of the language each.
 //!
 //! It must not know syntax, target machines or passes; nothing is fused or simplified here.
@@ -20,6 +21,7 @@
 mod bind;
 mod builder;
 mod call;
+mod conditions;
 mod einsum;
 mod entry;
 mod expr;
@@ -28,6 +30,7 @@ mod layers;
 mod movement;
 mod stmt;
 mod training;
+mod trains;
 
 use std::collections::BTreeMap;
 

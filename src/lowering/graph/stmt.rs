@@ -3,8 +3,8 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::bind::{Decision, decide};
 use super::builder::{Builder, Loop};
+use super::conditions::{Decision, decide};
 use super::frame::{Frame, Local};
 use super::{LowerError, Res};
 use crate::ir::{Block as IrBlock, BlockCall, Op, Scalar, Terminator, Type, Value};

@@ -198,8 +198,8 @@ fn replace(f: &mut Function, group: &Group) -> Res<()> {
     Ok(())
 }
 
-/// The name under which gradients of slices of a variable are collected, like those of the parameter
-/// of an array of layers.
+/// The name under which gradients of slices of a variable are collected, as for the parameter of
+/// an array of layers.
 fn slices_of(variable: Value) -> String {
     format!("slices of {variable}")
 }

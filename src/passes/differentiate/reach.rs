@@ -17,8 +17,8 @@ use crate::scalar::Slope;
 pub(super) struct Variables {
     pub values: BTreeSet<Value>,
     pub params: BTreeSet<String>,
-    /// Those of the values that are computed outside of all loops before the gradient, which may read
-    /// them slice by slice: states, and values of the iteration around it.
+    /// Values that are computed outside of all loops before the gradient, which may read them slice
+    /// by slice: states, and values of the iteration around it.
     pub whole: BTreeSet<Value>,
 }
 

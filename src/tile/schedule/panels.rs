@@ -133,7 +133,7 @@ pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightCho
             // It is not launched.
             let mut k = k.clone();
             if !machine.reads_in_place {
-                k = with_tile(product, &k, product.loops(&k), machine)?;
+                k = product.with_tile(&k, product.loops(&k), machine)?;
                 simplify(&mut k.body);
             }
             changed.insert(ordered.keep(&k));
@@ -145,13 +145,6 @@ pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightCho
     changed.extend(kernels.list.into_iter().map(|k| k.name));
     module.kernels = ordered.list;
     Ok(Chosen { packing, changed, made, refused })
-}
-
-/// A matmul in the tiles of a machine, with its operands as they are.
-fn with_tile(product: &MatmulParts, kernel: &Kernel, mut loops: Loops, machine: &Machine) -> Result<Kernel, String> {
-    let steps = loops.types.get(LEFT).and_then(|a| a.shape.last().cloned()).unwrap_or_default();
-    loops.matmul.tile = [tile_rows(&steps, false), machine.panel];
-    product.with(kernel, loops)
 }
 
 /// State shared by all plans of a module.
@@ -434,7 +427,7 @@ impl Walk<'_, '_> {
         }
         let [.., steps, columns] = window.shape.as_slice() else { return None };
         let size = [steps.as_const()?, columns.as_const()?];
-        let tiled = with_tile(product, kernel, loops.clone(), machine).ok()?;
+        let tiled = product.with_tile(kernel, loops.clone(), machine).ok()?;
         let count = jam::panels_at_once(&tiled, size, machine)?;
         Some((count, jam::abreast(count, size)))
     }
@@ -496,7 +489,8 @@ impl Walk<'_, '_> {
         Ok(Some((Panels { numbers, scales: None, in_pairs: pairs, abreast: 1 }, Some((name, operands)))))
     }
 
-    /// A launch that rounds the left operand of a matmul to `bf16`; returns the buffer and its type.
+    /// A launch that rounds the left operand of a matmul to `bf16`; returns the buffer and its
+    /// type.
     fn rounded(&mut self, launch: &InstData, at: LaunchPosition, kernel: &str) -> Result<(Value, BufferType), String> {
         let operand = launch.operands.get(LEFT).ok_or("a product without its left operand")?;
         let from = View::trace(&self.plan.body, *operand).ok_or("a product whose operand is not a buffer")?;

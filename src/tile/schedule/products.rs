@@ -36,7 +36,7 @@ use super::packing::Panels;
 use crate::shape::Dim;
 use crate::tile::epilogue::Epilogue;
 use crate::tile::matmul::{self, LEFT, RIGHT};
-use crate::tile::{BufferType, Compute, Kernel, Matmul, Op, PanelLayout, PanelOperand, Param, ParamMode};
+use crate::tile::{BufferType, Compute, Kernel, Machine, Matmul, Op, PanelLayout, PanelOperand, Param, ParamMode};
 
 /// Minimum and maximum number of rows of a result tile.
 pub(super) const LEAST_ROWS: i64 = 64;
@@ -116,10 +116,20 @@ impl MatmulParts {
         Loops { matmul: self.matmul.clone(), types: kernel.buffer_types().unwrap_or_default() }
     }
 
+    /// The kernel in the tiles of a machine, with its operands as they are.
+    ///
+    /// # Errors
+    /// As [`MatmulParts::with`].
+    pub(super) fn with_tile(&self, kernel: &Kernel, mut loops: Loops, machine: &Machine) -> Result<Kernel, String> {
+        let steps = loops.types.get(LEFT).and_then(|a| a.shape.last().cloned()).unwrap_or_default();
+        loops.matmul.tile = [tile_rows(&steps, false), machine.panel];
+        self.with(kernel, loops)
+    }
+
     /// The kernel with other loops.
     ///
     /// # Errors
-    /// Parameters that are not those of a matmul, which is a bug in attnc.
+    /// Parameters of another operation, which is a bug in attnc.
     pub(super) fn with(&self, kernel: &Kernel, Loops { matmul, types }: Loops) -> Result<Kernel, String> {
         matmul::rewrite(kernel, &self.epilogue, matmul, types).ok_or_else(|| "a matmul of other operands".to_string())
     }
@@ -147,7 +157,7 @@ impl Loops {
         let layout = match &panels.scales {
             Some((_, bits)) => PanelLayout::Scaled { bits: *bits },
             None if panels.in_pairs => PanelLayout::Pairs,
-            None if panels.abreast > 1 => PanelLayout::Abreast(panels.abreast),
+            None if panels.abreast > 1 => PanelLayout::Interleaved(panels.abreast),
             None => PanelLayout::Single,
         };
         self.matmul.panels = Some(PanelOperand { points, layout });

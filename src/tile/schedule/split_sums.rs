@@ -1,40 +1,48 @@
 //! split-sums: a matmul with large K becomes a loop over blocks of k, whose sums are added.
 //!
 //! ```text
-//! kernel @matmul.0(%0: in f32[4, 2048], %1: in f32[1, 2048, 32], %2: out f32[4, 32]) {
+//! kernel @matmul.0(%0: in f32[4, 2048], %1: in f32[1, 2048, 32], %2: out f32[4, 32]) grid(%3: ceil(4, 4), %4: ceil(32, 32)) computes(matmul, plain=true, tile(64, 32), panels(), single) {
 //! ^bb0:
-//!   %3 = const 0                                : index
-//!   %4 = const 0.0                              : f32
-//!   %5 = full %4                                : tile f32[4, 32]
-//!   %6 = load %0[%3, %3], rows=0, cols=1       : tile f32[4, 2048]
-//!   %7 = load %1[%3, %3, %3], rows=1, cols=2   : tile f32[2048, 32]
-//!   %8 = dot %6, %7, %5                     : tile f32[4, 32]
-//!   store %2[%3, %3], %8, rows=0, cols=1
+//!   %5 = const 4 : index
+//!   %6 = mul %3, %5 : index
+//!   %7 = const 32 : index
+//!   %8 = mul %4, %7 : index
+//!   %9 = const 0.0 : f32
+//!   %10 = full %9 : tile f32[4, 32]
+//!   %11 = const 0 : index
+//!   %12 = load %0[%6, %11], rows=0, cols=1 : tile f32[4, 2048]
+//!   %13 = load %1[%4, %11, %11], rows=1, cols=2 : tile f32[2048, 32]
+//!   %14 = dot %12, %13, %10 : tile f32[4, 32]
+//!   store %2[%6, %8], %14, rows=0, cols=1
 //!   return
 //! }
 //! ->
-//! kernel @matmul.0(%0: in f32[4, 2048], %1: in f32[1, 2048, 32], %2: out f32[4, 32]) {
+//! kernel @matmul.0(%0: in f32[4, 2048], %1: in f32[1, 2048, 32], %2: out f32[4, 32]) grid(%3: ceil(4, 4), %4: ceil(32, 32)) computes(matmul, plain=true, tile(64, 32), block(256), panels(), single) {
 //! ^bb0:
-//!   %3 = const 0                                : index
-//!   %4 = const 0.0                              : f32
-//!   %5 = full %4                                : tile f32[4, 32]
-//!   br ^bb1(%3, %5)
-//! ^bb1(%6: index, %7: tile f32[4, 32]):
-//!   %8 = const 2048                             : index
-//!   %9 = const 256                              : index
-//!   %10 = add %6, %9                            : index
-//!   %11 = lt %10, %8                            : bool
-//!   br_if %11, ^bb2, ^bb3
+//!   %5 = const 4                              : index
+//!   %6 = mul %3, %5                           : index
+//!   %7 = const 32                             : index
+//!   %8 = mul %4, %7                           : index
+//!   %9 = const 0.0                            : f32
+//!   %10 = full %9                             : tile f32[4, 32]
+//!   %11 = const 0                             : index
+//!   br ^bb1(%11, %10)
+//! ^bb1(%12: index, %13: tile f32[4, 32]):
+//!   %14 = const 2048                          : index
+//!   %15 = const 256                           : index
+//!   %16 = add %12, %15                        : index
+//!   %17 = lt %16, %14                         : bool
+//!   br_if %17, ^bb2, ^bb3
 //! ^bb2:
-//!   %12 = load %0[%3, %6], rows=0, cols=1       : tile f32[4, 256]
-//!   %13 = load %1[%3, %6, %3], rows=1, cols=2   : tile f32[256, 32]
-//!   %14 = dot %12, %13, %7                      : tile f32[4, 32]
-//!   br ^bb1(%10, %14)
+//!   %18 = load %0[%6, %12], rows=0, cols=1    : tile f32[4, 256]
+//!   %19 = load %1[%4, %12, %11], rows=1, cols=2 : tile f32[256, 32]
+//!   %20 = dot %18, %19, %13                   : tile f32[4, 32]
+//!   br ^bb1(%16, %20)
 //! ^bb3:
-//!   %15 = load %0[%3, %6], rows=0, cols=1       : tile f32[4, 256]
-//!   %16 = load %1[%3, %6, %3], rows=1, cols=2   : tile f32[256, 32]
-//!   %17 = dot %15, %16, %7                      : tile f32[4, 32]
-//!   store %2[%3, %3], %17, rows=0, cols=1
+//!   %21 = load %0[%6, %12], rows=0, cols=1    : tile f32[4, 256]
+//!   %22 = load %1[%4, %12, %11], rows=1, cols=2 : tile f32[256, 32]
+//!   %23 = dot %21, %22, %13                   : tile f32[4, 32]
+//!   store %2[%6, %8], %23, rows=0, cols=1
 //!   return
 //! }
 //! ```

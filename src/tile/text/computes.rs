@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! kernel @cumsum.0(..) computes(scan, axis=1) {
-//! kernel @matmul.0(..) computes(matmul, plain=true, tile(128, 32), block(256), panels(0), single) {
+//! kernel @matmul.0(..) computes(matmul, plain=true, tile(64, 32), panels(0), single) {
 //! kernel @attention.0(..) computes(attention) {
 //!   scores                                              loc(9:12)
 //!   %m0 = const 0.125 : f32
@@ -54,7 +54,7 @@ fn matmul_clause(Matmul { plain, tile, block, panels }: &Matmul) -> String {
         let points = points.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
         let (word, number) = match layout {
             PanelLayout::Single => ("single", None),
-            PanelLayout::Abreast(n) => ("abreast", Some(*n)),
+            PanelLayout::Interleaved(n) => ("interleaved", Some(*n)),
             PanelLayout::Pairs => ("pairs", None),
             PanelLayout::Scaled { bits } => ("bits", Some(i64::from(*bits))),
         };
@@ -86,7 +86,7 @@ fn read_matmul(plain: bool, args: &[Phrase], place: TextSpan) -> Read<Matmul> {
                 points = Some(list.iter().filter_map(|n| usize::try_from(*n).ok()).collect());
             }
             ("single", []) => layout = Some(PanelLayout::Single),
-            ("abreast", [n]) if fits(*n) => layout = Some(PanelLayout::Abreast(*n)),
+            ("interleaved", [n]) if fits(*n) => layout = Some(PanelLayout::Interleaved(*n)),
             ("pairs", []) => layout = Some(PanelLayout::Pairs),
             ("bits", [bits @ (4 | 8)]) => layout = Some(PanelLayout::Scaled { bits: if *bits == 4 { 4 } else { 8 } }),
             _ => return fail(codes::FORM, p.place, "this is nothing that is chosen for a matmul"),

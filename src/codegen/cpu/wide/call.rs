@@ -12,8 +12,8 @@ use super::super::code::{Code, CodeValue, Stride};
 use super::super::function::Callee;
 use super::super::lanes::{little, plain};
 use super::super::target::signature;
-use super::dot::{DotShape, LINE, Right};
-use super::dot_ahead::{Ahead, ROWS_ARGUMENT};
+use super::dot::{Ahead, DotShape, LINE, Right};
+use super::dot_ahead::ROWS_ARGUMENT;
 use super::dot_group::{GroupShape, MAX_PANELS, most_rows};
 use super::leaves::LeafKind;
 use super::transpose::TransposeShape;
@@ -401,7 +401,7 @@ impl Code<'_, '_> {
     }
 
     /// If tile `v` was copied from rows of a buffer: the address of the rows that are copied next,
-    /// and their stride in bytes. After the last rows, these are the first ones in the next columns.
+    /// and their stride in bytes. After the last rows, these are the first in the next columns.
     fn next_rows(&mut self, v: tile::Value) -> Result<Option<(Value, Value)>, String> {
         let Some(InstData { op, operands, .. }) = self.body.def_inst(v).cloned() else { return Ok(None) };
         let (Op::Load { rows: Some(rows), cols: Some(cols) }, [buffer, indices @ ..]) = (op, operands.as_slice())

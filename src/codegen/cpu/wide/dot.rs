@@ -43,7 +43,6 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::super::origins::Comments;
 use super::asm::Asm;
-use super::dot_ahead::{Ahead, NEXT};
 use super::registers::{self, at, vector};
 use crate::tile::Width;
 
@@ -73,6 +72,17 @@ pub(super) struct DotShape {
     /// Are the sums stored to the result instead of the accumulator? AVX-512 only; at most two
     /// vectors.
     pub(super) direct: bool,
+}
+
+/// The right operand that a leaf prefetches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Ahead {
+    Nothing,
+    /// `b` is a panel in memory, followed by the panel that is read next.
+    Panel,
+    /// `b` was copied from rows of a buffer. Two more arguments are the address of the rows that
+    /// are copied next, as many, and their stride in bytes.
+    Rows,
 }
 
 /// Elements of a right operand in memory.
@@ -145,6 +155,8 @@ pub(super) const ACC: Register = Register::R10;
 /// Stride of `a`.
 pub(super) const STRIDE: Register = Register::R11;
 pub(super) const INNER: Register = Register::RSI;
+/// Address of the next prefetch.
+pub(super) const NEXT: Register = Register::RBX;
 /// Result row at which the next register tile begins, and the row stride in bytes.
 const RESULT: Register = Register::RDX;
 const RESULT_PITCH: Register = Register::RCX;

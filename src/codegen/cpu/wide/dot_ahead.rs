@@ -12,19 +12,8 @@
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
-use super::dot::{B, Dot, END, INNER, LINE, STEPS, WORDS};
+use super::dot::{Ahead, B, Dot, END, INNER, LINE, NEXT, STEPS, WORDS};
 use super::registers::at;
-
-/// The right operand that a leaf prefetches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Ahead {
-    Nothing,
-    /// `b` is a panel in memory, followed by the panel that is read next.
-    Panel,
-    /// `b` was copied from rows of a buffer. Two more arguments are the address of the rows that
-    /// are copied next, as many, and their stride in bytes.
-    Rows,
-}
 
 /// Lines of the next panel that are prefetched in each iteration of the inner loop: half of what an
 /// iteration reads of `b`, or a quarter. With half everywhere, weights were read from memory in
@@ -34,8 +23,6 @@ const PANEL_LINES: i32 = 2;
 /// register tile would wait for all of them.
 const STEPS_PER_ROW: i32 = 2;
 
-/// Address of the next prefetch.
-pub(super) const NEXT: Register = Register::RBX;
 /// In the red zone: the distance of rows that are prefetched; 0 after the last one.
 const PITCH: i32 = -56;
 /// Offsets of the arguments for [`Ahead::Rows`].

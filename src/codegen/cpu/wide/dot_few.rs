@@ -27,8 +27,7 @@
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::asm::Label;
-use super::dot::{ACC, B_ROW, Dot, INNER, LINE, POINTERS, Prefetch, Right, STEPS, STRIDE, UNROLL, WORDS};
-use super::dot_ahead::Ahead;
+use super::dot::{ACC, Ahead, B_ROW, Dot, INNER, LINE, POINTERS, Prefetch, Right, STEPS, STRIDE, UNROLL, WORDS};
 use super::registers::at;
 
 /// Pages of a window, which are prefetched in turn.

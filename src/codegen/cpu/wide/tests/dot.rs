@@ -1,8 +1,7 @@
 //! Matmul leaves against explicit FMA chains: every instruction set, layout, height and kind of
 //! right operand.
 
-use super::super::dot::{DotShape, Right, dot};
-use super::super::dot_ahead::Ahead;
+use super::super::dot::{Ahead, DotShape, Right, dot};
 use super::super::dot_group::{GroupShape, dot_group, most_rows};
 use super::super::testing::{Executable, listing};
 use crate::tile::Cpu;

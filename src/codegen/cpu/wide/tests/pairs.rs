@@ -4,8 +4,7 @@
 use half::bf16;
 
 use super::super::amx::{TilesShape, tiles};
-use super::super::dot::{DotShape, Right, dot};
-use super::super::dot_ahead::Ahead;
+use super::super::dot::{Ahead, DotShape, Right, dot};
 use super::super::testing::{Executable, decodes, has, listing};
 use super::emulator::{Counts, Emulator};
 use crate::tile::Cpu;
