@@ -1,12 +1,12 @@
-//! Build script: generates the parsers from `grammar/` and the list of `src/vector/functions/`, and
-//! compiles the support library in `src/runtime/support/`.
+//! Build script: generates the parsers from `grammar/`, and lists of `src/vector/functions/` and of
+//! the exercises; compiles the support library in `src/runtime/support/`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
 fn main() {
-    for made in [parsers(), vector_functions(), support_library()] {
+    for made in [parsers(), vector_functions(), exercises(), support_library()] {
         if let Err(error) = made {
             eprintln!("{error}");
             std::process::exit(1);
@@ -30,10 +30,8 @@ fn parsers() -> Result<(), String> {
 fn vector_functions() -> Result<(), String> {
     let folder = Path::new("src/vector/functions");
     println!("cargo:rerun-if-changed={}", folder.display());
-    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let mut files = sorted(folder)?;
     files.retain(|path| path.extension().is_some_and(|ending| ending == "vec"));
-    files.sort();
     let mut list = String::from("const FILES: &[(&str, &str)] = &[\n");
     for path in &files {
         let name = path.file_stem().and_then(|s| s.to_str()).ok_or("a file name that is not UTF-8")?;
@@ -43,6 +41,34 @@ fn vector_functions() -> Result<(), String> {
     list += "];\n";
     let out = env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?;
     fs::write(Path::new(&out).join("vector_functions.rs"), list).map_err(|e| format!("vector_functions.rs: {e}"))
+}
+
+/// Lists the exercises of the course: `FILES` has the name of each folder, and its files with their
+/// texts.
+fn exercises() -> Result<(), String> {
+    let folder = Path::new("docs/book/exercises");
+    println!("cargo:rerun-if-changed={}", folder.display());
+    let name = |path: &Path| path.file_name().and_then(|s| s.to_str()).unwrap_or_default().to_owned();
+    let mut list = String::from("const FILES: &[(&str, &[(&str, &str)])] = &[\n");
+    for exercise in sorted(folder)? {
+        list += &format!("    ({:?}, &[\n", name(&exercise));
+        for file in sorted(&exercise)? {
+            let path = fs::canonicalize(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+            list += &format!("        ({:?}, include_str!({:?})),\n", name(&file), path.display().to_string());
+        }
+        list += "    ]),\n";
+    }
+    list += "];\n";
+    let out = env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?;
+    fs::write(Path::new(&out).join("exercises.rs"), list).map_err(|e| format!("exercises.rs: {e}"))
+}
+
+/// The entries of a folder, sorted.
+fn sorted(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    Ok(paths)
 }
 
 /// Compiles the support library to one object file, `$OUT_DIR/support.o`, which `runtime::link`

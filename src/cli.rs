@@ -8,8 +8,9 @@ mod values;
 
 pub use options::{
     BenchOptions, CallOptions, CheckOptions, CompareOptions, CompileOptions, CompletionsOptions, ExplainOptions,
-    FixOptions, FmtOptions, FunctionOptions, GenerateOptions, ImportOptions, ListOptions, MessageOptions, OpsOptions,
-    OptOptions, PassOptions, ProgramOptions, ReduceOptions, RefOptions, RunOptions, StdOptions, TargetOptions,
+    FixOptions, FmtOptions, FunctionOptions, GenerateOptions, ImportOptions, LearnOptions, ListOptions, MessageOptions,
+    OpsOptions, OptOptions, PassOptions, ProgramOptions, ReduceOptions, RefOptions, RunOptions, StdOptions,
+    TargetOptions,
 };
 pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
@@ -159,6 +160,7 @@ impl CommandLine {
             | Command::Ref(_)
             | Command::List(_)
             | Command::Lsp { .. }
+            | Command::Learn(_)
             | Command::Completions(_) => (None, [].as_slice()),
         };
         let dims = program.iter().flat_map(|program| &program.dims).map(|dim| &dim.name);
@@ -218,6 +220,8 @@ pub enum Command {
         #[arg(long, hide = true)]
         stdio: bool,
     },
+    /// Exercises of the course (`docs/book`), judged by the compiler
+    Learn(LearnOptions),
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
 }

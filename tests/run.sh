@@ -57,6 +57,12 @@ live=python)
     echo "tests/run.sh: there is no PyTorch in build/torch; from_torch is not compared with it"
     exit 0
     ;;
+live=book)
+    # The course as HTML, where mdBook is installed.
+    command -v mdbook >/dev/null || { echo "tests/run.sh: there is no mdbook; the course is not built"; exit 0; }
+    docs/book/build.sh >/dev/null
+    exit 0
+    ;;
 live=speed)
     # Others compute the same; how fast, is shown by tests/live/compare_speed.sh at full size.
     tests/live/compare_speed.sh --quick >/dev/null || status=$?
@@ -114,7 +120,7 @@ for name in compiled ptx commands compile_scaling random cuda; do
     grep "/$name-[^/]*$" "$out/programs" || echo "tests/run.sh: no program $name" >&2
 done >"$out/jobs"
 [ -z "$features" ] || echo tests/llvm.sh >>"$out/jobs"
-printf '%s\n' live=speed live=report live=minilm live=voice live=editors live=python comments >>"$out/jobs"
+printf '%s\n' live=speed live=report live=minilm live=voice live=editors live=python live=book comments >>"$out/jobs"
 grep -vxFf "$out/jobs" "$out/programs" >>"$out/jobs"
 
 # shellcheck disable=SC2016

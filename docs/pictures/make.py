@@ -1,12 +1,13 @@
 """Draws the pictures of the documents as SVG.
 
-    python3 docs/pictures/make.py ATTNC            writes them beside this file
-    python3 docs/pictures/make.py ATTNC FOLDER     writes them there
+    python3 docs/pictures/make.py ATTNC            writes them beside this file, and those of the course to docs/book
+    python3 docs/pictures/make.py ATTNC FOLDER     writes them all there
 
 ATTNC is the compiler, which draws a kernel's timeline; the others need only Python's standard library. A test compares
 the committed files with what this writes.
 """
 
+import math
 import pathlib
 import subprocess
 import sys
@@ -161,12 +162,93 @@ def timeline(attnc, path):
     subprocess.run([attnc, "run", "-", *options], input=HALF, text=True, check=True, stdout=subprocess.DEVNULL)
 
 
+def grid(p, x, y, rows, kind="data", width=52):
+    """A small matrix with its numbers."""
+    for i, row in enumerate(rows):
+        for j, value in enumerate(row):
+            p.box(x + j * width, y + i * 30, width - 4, 26, kind)
+            p.text(x + j * width + (width - 4) / 2, y + i * 30 + 18, value, "ink code", "middle")
+
+
+def mixing():
+    """The attention of chapter 1: three words of two numbers."""
+    p = Picture(860, 200, "Three words: scores, weights, and the average")
+    x = [[1, 0], [0, 1], [1, 1]]
+    scores = [[sum(a * b for a, b in zip(r, s)) for s in x] for r in x]
+    powers = [[math.exp(s) for s in row] for row in scores]
+    weights = [[e / sum(row) for e in row] for row in powers]
+    mixed = [[sum(w * r[j] for w, r in zip(row, x)) for j in range(2)] for row in weights]
+    for i, word in enumerate(["hot", "cold", "warm"]):
+        p.text(20, 78 + i * 30, word, "faint")
+    shown = lambda rows, digits: [[f"{v:.{digits}f}" for v in row] for row in rows]
+    for left, name, rows, kind in [
+        (66, "x", shown(x, 0), "data"),
+        (210, "scores = x @ x.T", shown(scores, 0), "box"),
+        (406, "weights = softmax(scores)", shown(weights, 3), "hot"),
+        (646, "weights @ x", shown(mixed, 3), "data"),
+    ]:
+        p.text(left, 44, name, "ink code")
+        grid(p, left, 60, rows, kind)
+    for left in (170, 366, 600):
+        p.arrow((left, 103), (left + 34, 103))
+    p.text(406, 170, "each row sums to 1", "faint")
+    p.text(646, 170, "a mixture of the rows of x", "faint")
+    return p.svg()
+
+
+def cache():
+    """Decoding: what a step computes, and what it finds in the cache."""
+    p = Picture(860, 210, "A step of decoding, with and without a cache")
+    for left, name, seen in [(40, "without a cache: all rows again", False), (460, "with a cache: one row", True)]:
+        p.text(left, 30, name, "ink title")
+        for i in range(6):
+            for j in range(6):
+                kind = "off" if j > i else "hot" if i == 5 or not seen else "data"
+                p.box(left + j * 30, 46 + i * 24, 26, 20, kind)
+        p.text(left + 194, 64, "columns: keys", "faint")
+        p.text(left + 194, 84, "rows: queries", "faint")
+        p.text(left + 194, 170, "21 scores" if not seen else "6 scores", "ink")
+        p.text(left + 194, 124, "computed in this step" if not seen else "earlier steps: only their", "faint")
+        p.text(left + 194, 142, "" if not seen else "keys and values are kept", "faint")
+    return p.svg()
+
+
+def roofline():
+    """The speed that a kernel can reach, by its arithmetic intensity."""
+    p = Picture(860, 300, "A roofline")
+    left, bottom = 90, 250
+    p.arrow((left, bottom), (left, 30))
+    p.arrow((left, bottom), (820, bottom))
+    p.text(left - 8, 24, "operations per second", "faint")
+    p.text(820, bottom + 20, "operations per byte", "faint", "end")
+    p.arrow((left, bottom), (420, 84))
+    p.arrow((420, 84), (800, 84))
+    p.text(176, 132, "memory bound:", "ink", "middle")
+    p.text(176, 150, "bandwidth * intensity", "faint", "middle")
+    p.text(610, 72, "compute bound: the peak of the units", "ink", "middle")
+    for x, y, name in [(140, 225, "x * 2 + y"), (200, 195, "one token, a matrix"), (560, 84, "matmul of 256 rows"), (700, 84, "attention, S = 1024")]:
+        p.box(x - 5, y - 5, 10, 10, "hot")
+        p.text(x + 12, y + 18, name, "faint")
+    return p.svg()
+
+
+# Other pictures that the course shows: an HTML book needs them among its own files.
+SHARED = ("pipeline", "attention", "matmul", "timeline")
+
+
 def main():
     attnc = sys.argv[1]
-    folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parent)
+    here = pathlib.Path(__file__).parent
+    folder = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else here
     for draw in (pipeline, attention, matmul):
         (folder / f"{draw.__name__}.svg").write_text(draw())
     timeline(attnc, folder / "timeline.svg")
+    book = folder if len(sys.argv) > 2 else here.parent / "book/src/pictures"
+    for draw in (mixing, cache, roofline):
+        (book / f"{draw.__name__}.svg").write_text(draw())
+    for name in SHARED:
+        if book != folder:
+            (book / f"{name}.svg").write_text((folder / f"{name}.svg").read_text())
 
 
 if __name__ == "__main__":

@@ -635,6 +635,32 @@ pub struct OpsOptions {
     pub ir: Option<OpsLevel>,
 }
 
+/// `attnc learn 3`
+#[derive(Args, Debug, Clone)]
+pub struct LearnOptions {
+    /// The exercise, by number or name; a list of all if omitted
+    pub exercise: Option<String>,
+    /// Copy the exercises into this folder; files that exist stay as they are
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["exercise", "folder", "hint", "watch"])]
+    pub start: Option<PathBuf>,
+    /// The folder that the exercises were copied into
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub folder: PathBuf,
+    /// attnc's own source, for exercises that change it
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub source: PathBuf,
+    /// Show the first N hints, and judge nothing
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    pub hint: Option<usize>,
+    /// Judge again whenever the file changes, until it passes; without an exercise, all that are
+    /// left, one after another
+    #[arg(long)]
+    pub watch: bool,
+    /// Messages.
+    #[command(flatten)]
+    pub messages: MessageOptions,
+}
+
 /// `attnc completions bash`
 #[derive(Args, Debug, Clone)]
 pub struct CompletionsOptions {

@@ -18,6 +18,7 @@ mod import_caches;
 mod import_gguf;
 mod import_refusals;
 mod import_weights;
+mod learn;
 mod lsp;
 mod lsp_names;
 mod outputs;

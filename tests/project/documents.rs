@@ -3,7 +3,9 @@
 //! The pages are README.md, CONTRIBUTING.md, the head of src/lib.rs, examples/README.md and all of docs/ but the language
 //! reference, which is generated. In a block of a console, `$ command` runs in the page's own folder, which holds the programs
 //! of the README and of the page, `examples/` and `checkpoints/`; its output follows, with lines of `...` for any lines. Blocks
-//! of `attn` and `c` are programs and begin with `// name`.
+//! of `attn`, `air` and `c` are programs and begin with `// name`.
+//!
+//! With `ATTNC_ACCEPT=1` in the environment, output that differs is written into the pages: look at the diff before committing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -130,15 +132,58 @@ fn patterns_fit() {
     }
 }
 
+/// A block's new pattern for an output that it does not fit: as many lines as each part between lines of `...` had, those of
+/// the output that are most like it; all of the output if it has no such line.
+fn accepted(pattern: &str, output: &str) -> String {
+    let (pattern, lines): (Vec<&str>, Vec<&str>) = (pattern.lines().collect(), output.trim_end().lines().collect());
+    if !pattern.contains(&"...") {
+        return lines.iter().map(|line| line.trim_end().to_string() + "\n").collect();
+    }
+    let parts: Vec<&[&str]> = pattern.split(|line| *line == "...").collect();
+    let (mut at, mut made) = (0, Vec::new());
+    for (i, part) in parts.iter().enumerate() {
+        let last = lines.len().saturating_sub(part.len());
+        let ratio = |n: &usize| {
+            let window = lines[*n..].iter().take(part.len()).copied().collect::<Vec<_>>().join("\n");
+            (similar::TextDiff::from_words(&part.join("\n"), &window).ratio() * 1e6) as u64
+        };
+        let start = match i {
+            0 => 0,
+            _ if i + 1 == parts.len() => last.max(at),
+            _ => (at..=last.max(at)).rev().max_by_key(ratio).unwrap_or(at),
+        };
+        let window = lines.iter().skip(start).take(part.len());
+        made.push(window.map(|line| line.trim_end().to_string() + "\n").collect::<String>());
+        at = start + part.len();
+    }
+    made.join("...\n")
+}
+
+#[test]
+fn output_is_accepted() {
+    for (pattern, output, expected) in [
+        ("a\n", "b\nc \n", "b\nc\n"),
+        ("", "b\n", "b\n"),
+        ("...\n", "b\nc\n", "...\n"),
+        ("...\n%1 = add x\n...\n", "f\n%2 = sub x\n%2 = add x\nend\n", "...\n%2 = add x\n...\n"),
+        ("f\n...\nreturn 1\n", "g\nx\ny\nreturn 2\n", "g\n...\nreturn 2\n"),
+        ("a\nb\n...\n", "c\n", "c\n...\n"),
+    ] {
+        assert_eq!(accepted(pattern, output), expected, "{pattern:?} {output:?}");
+        assert!(fits(expected, output));
+    }
+}
+
 /// Runs what a page shows, in its order, and the Python in it where NumPy is installed. Returns what is wrong, and how many
 /// commands ran.
 fn run_page(page: &Page, programs: &[(&str, &str)]) -> (String, usize) {
     let place = Sandbox::new();
-    let (mut wrong, mut commands) = (String::new(), 0);
+    let (mut wrong, mut commands, mut text) = (String::new(), 0, page.text.clone());
+    let accept = std::env::var_os("ATTNC_ACCEPT").is_some() && page.path.ends_with(".md");
     let own: Vec<(&str, &str)> = page.blocks();
     for (language, body) in programs.iter().chain(&own).copied() {
         match language {
-            "attn" | "c" => {
+            "attn" | "air" | "c" => {
                 let (name, program) = body.split_once('\n').expect("a program has lines");
                 let name = name.strip_prefix("// ").expect("a program's block begins with its name");
                 std::fs::write(place.folder.path().join(name), program).expect("a program");
@@ -148,7 +193,10 @@ fn run_page(page: &Page, programs: &[(&str, &str)]) -> (String, usize) {
                 let command = command.strip_prefix("$ ").expect("a console's block begins with its command");
                 let (_, output) = place.run("sh", &["-c", command]);
                 commands += 1;
-                if !fits(shown, &output) {
+                if !fits(shown, &output) && accept {
+                    let new = format!("```console\n$ {command}\n{}```", accepted(shown, &output));
+                    text = text.replacen(&format!("```console\n{body}```"), &new, 1);
+                } else if !fits(shown, &output) {
                     wrong += &format!("{}: $ {command}\n{output}\n-- the page has\n{shown}\n", page.path);
                 }
             }
@@ -178,6 +226,9 @@ fn run_page(page: &Page, programs: &[(&str, &str)]) -> (String, usize) {
             "toml" | "lua" => {}
             other => wrong += &format!("{}: `{other}`: a block of an unknown kind\n", page.path),
         }
+    }
+    if text != page.text {
+        std::fs::write(Path::new(ROOT).join(&page.path), text).expect("a page");
     }
     (wrong, commands)
 }
@@ -219,6 +270,7 @@ fn flags_exist() {
         "std",
         "function",
         "completions",
+        "learn",
     ] {
         help += &place.run("attnc", &["help", command]).1;
     }
@@ -308,8 +360,9 @@ fn names_are_in_the_source() {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let known: BTreeSet<&str> = source.split(|c: char| !is_name(c)).collect();
     let mut wrong = Vec::new();
-    for page in
-        pages().iter().filter(|page| page.path.starts_with("docs/design") || page.path.starts_with("docs/notes"))
+    for page in pages()
+        .iter()
+        .filter(|page| ["docs/design", "docs/notes", "docs/book"].iter().any(|at| page.path.starts_with(at)))
     {
         let prose = page.parts().0;
         for name in quoted(&prose).filter(|name| name.contains("::")) {
@@ -351,6 +404,7 @@ fn every_page_is_linked() {
         ("README.md", "docs/guide", ""),
         ("docs/design/README.md", "docs/design", "docs/design/"),
         ("docs/notes/README.md", "docs/notes", "docs/notes/"),
+        ("docs/book/src/SUMMARY.md", "docs/book/src", "docs/book/src/"),
     ] {
         let text = Page::read(from).text;
         for path in super::tidy::files(folder, &["md"]).iter().filter(|path| *path != from) {
@@ -371,8 +425,9 @@ fn pictures_are_made_by_their_script() {
         return;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let pictures = super::tidy::files("docs/pictures", &["svg"]);
-    assert!(pictures.len() >= 3, "{pictures:?}");
+    let mut pictures = super::tidy::files("docs/pictures", &["svg"]);
+    pictures.extend(super::tidy::files("docs/book/src/pictures", &["svg"]));
+    assert!(pictures.len() >= 6, "{pictures:?}");
     for path in pictures {
         let name = Path::new(&path).file_name().expect("a name");
         let made = std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();

@@ -34,7 +34,7 @@ pub(super) fn align(one: &Values, two: &Values, origin: bool, file: bool) -> Pai
     if origin && is_graph {
         found.by(|w| w.value.map(|v| (v.as_u32(), w.ty.clone())));
     }
-    let place = |w: &Watched| (w.loc.line > 0).then(|| (w.loc.file, w.loc.line, w.loc.column));
+    let place = |w: &Watched| (w.loc.line > 0).then_some((w.loc.file, w.loc.line, w.loc.column));
     if file && is_graph {
         found.by(|w| Some((place(w)?, w.op.clone(), w.ty.clone())));
         found.by(|w| Some((place(w)?, w.ty.clone())));

@@ -118,7 +118,8 @@ impl Changes for Brackets {
         let pairs = Brackets::pairs(text);
         let edits = (first..first + n).filter_map(|i| {
             let (open, close) = pairs.get(i / 2)?;
-            Some(if i % 2 == 0 { vec![open.start..close.end] } else { vec![open.clone(), close.clone()] })
+            let all = std::iter::once(open.start..close.end);
+            Some(if i % 2 == 0 { all.collect() } else { vec![open.clone(), close.clone()] })
         });
         cut(text, edits.flatten().map(|range| (range, String::new())).collect())
     }

@@ -481,7 +481,7 @@ impl Edits {
         let docs = tokens.iter().filter(|t| matches!(t.token, Token::Doc(_))).map(|t| t.span);
         let docs: Vec<Span> = docs.collect();
         let (mut at, mut gaps) = (0, Vec::new());
-        for range in tokens.iter().map(|t| t.span.range()).chain([self.text.len()..self.text.len()]) {
+        for range in tokens.iter().map(|t| t.span.range()).chain(std::iter::once(self.text.len()..self.text.len())) {
             gaps.push(at..range.start.max(at));
             at = at.max(range.end);
         }

@@ -65,7 +65,7 @@ fn is_smaller(text: &str, than: &str) -> bool {
         let mut words = 0;
         let mut inside = false;
         for c in text.chars() {
-            words += usize::from(!c.is_whitespace() && !(is_word(c) && inside));
+            words += usize::from(!(c.is_whitespace() || is_word(c) && inside));
             inside = is_word(c);
         }
         (words, text.chars().filter(|c| !c.is_whitespace()).count(), text.len())
