@@ -1,4 +1,5 @@
-//! The cost of one kernel: every grid point is evaluated, on indices only.
+//! The cost of one kernel: grid points are evaluated, on indices only. Along an axis whose points
+//! do the same at other places (`axes`), three points stand for all.
 //!
 //! In: a kernel, values of its dimensions and index parameters. Out: operation counts, and for each
 //! parameter the bounding boxes of what is read and written.
@@ -7,7 +8,8 @@ use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
 
-use super::{Cost, dim};
+use super::{Cost, axes, dim};
+use crate::scalar::BinaryOp;
 use crate::shape::Dim;
 use crate::tile::{
     Body, BufferType, Extent, GROUP, Inst, InstData, Kernel, Op, ParamMode, Terminator, TileType, Type, Value,
@@ -45,15 +47,15 @@ struct Touched {
 }
 
 impl Touched {
-    /// Adds a box of `counts` elements that begins at `start`.
-    fn add(&mut self, start: &[AbstractValue], counts: &[i64]) {
+    /// Adds a box of `counts` elements that begins at `start`, for this number of grid points.
+    fn add(&mut self, start: &[AbstractValue], counts: &[i64], points: u64) {
         if counts.iter().any(|n| *n <= 0) {
             return;
         }
         let start: Option<Vec<i64>> = start.iter().map(|x| x.number()).collect();
         let Some(start) = start else {
             let elements = counts.iter().fold(1u64, |n, c| n.saturating_mul(c.unsigned_abs()));
-            self.scattered = self.scattered.saturating_add(elements);
+            self.scattered = self.scattered.saturating_add(elements.saturating_mul(points));
             return;
         };
         let spans = start.iter().zip(counts).map(|(s, n)| (*s, s.saturating_add(n - 1)));
@@ -159,7 +161,7 @@ pub(super) fn all_of(kernel: &Kernel, points: i64, symbols: &BTreeMap<String, i6
         };
         let extents = ty.shape.iter().map(|d| dim(d, symbols)).collect::<Result<Vec<i64>, _>>()?;
         let mut all = Touched::default();
-        all.add(&vec![AbstractValue::Number(0); extents.len()], &extents);
+        all.add(&vec![AbstractValue::Number(0); extents.len()], &extents, 1);
         let nothing = Touched::default();
         let (read, written) = match p.mode {
             ParamMode::In => (&all, &nothing),
@@ -178,6 +180,17 @@ pub(super) fn walk(
     indices: &[i64],
     steps: &mut u64,
 ) -> Result<Done, String> {
+    walk_by(kernel, symbols, indices, steps, axes::regular(kernel))
+}
+
+/// The same, with these axes as regular as far as their points agree.
+pub(super) fn walk_by(
+    kernel: &Kernel,
+    symbols: &BTreeMap<String, i64>,
+    indices: &[i64],
+    steps: &mut u64,
+    mut regular: Vec<bool>,
+) -> Result<Done, String> {
     let mut frame: SecondaryMap<Value, AbstractValue> = SecondaryMap::new();
     let mut param_of: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
     let mut given = indices.iter();
@@ -192,30 +205,28 @@ pub(super) fn walk(
     }
     let counts = grid(kernel, symbols)?;
     let points = points(kernel, symbols)?;
-    if points.unsigned_abs() > *steps {
-        return Err("its work is too long to count".to_string());
-    }
-    let mut w = Walk {
-        kernel,
-        body: &kernel.body,
-        frame,
-        param_of,
-        dims: dims_of(&kernel.body, symbols)?,
-        flops: 0,
-        exact: true,
-        read: vec![Touched::default(); kernel.params.len()],
-        written: vec![Touched::default(); kernel.params.len()],
-        bounds: BTreeMap::new(),
-        steps,
-    };
-    for point in 0..points {
-        let mut rest = point;
-        for (g, n) in kernel.grid.iter().zip(&counts).rev() {
-            w.frame[g.value] = AbstractValue::Number(rest % n);
-            rest /= n;
+    let dims = dims_of(&kernel.body, symbols)?;
+    let w = loop {
+        let mut w = Walk {
+            kernel,
+            body: &kernel.body,
+            frame: frame.clone(),
+            param_of: &param_of,
+            dims: &dims,
+            flops: 0,
+            exact: true,
+            read: vec![Touched::default(); kernel.params.len()],
+            written: vec![Touched::default(); kernel.params.len()],
+            bounds: BTreeMap::new(),
+            alike: 1,
+            trace: 0,
+            steps: &mut *steps,
+        };
+        match w.grid(&counts, &regular)? {
+            Some(axis) => regular[axis] = false,
+            None => break w,
         }
-        w.point()?;
-    }
+    };
     let mut params = Vec::new();
     for ((p, read), written) in kernel.params.iter().zip(&w.read).zip(&w.written) {
         params.push(match kernel.body.ty(p.value).buffer() {
@@ -312,17 +323,77 @@ struct Walk<'a> {
     kernel: &'a Kernel,
     body: &'a Body,
     frame: SecondaryMap<Value, AbstractValue>,
-    param_of: SecondaryMap<Value, Option<usize>>,
-    dims: SecondaryMap<Inst, i64>,
+    param_of: &'a SecondaryMap<Value, Option<usize>>,
+    dims: &'a SecondaryMap<Inst, i64>,
     flops: u64,
     exact: bool,
     read: Vec<Touched>,
     written: Vec<Touched>,
     bounds: BTreeMap<usize, i64>,
+    /// The number of grid points that the present one stands for.
+    alike: u64,
+    /// Digest of the extents, minima and maxima at the present point.
+    trace: u64,
     steps: &'a mut u64,
 }
 
 impl Walk<'_> {
+    /// Evaluates a grid with these numbers of points: along regular axes the first, which stands
+    /// for all but the last two, and these. Returns an axis along which these points are not
+    /// alike, if there is one; the counts are then wrong.
+    fn grid(&mut self, counts: &[i64], regular: &[bool]) -> Result<Option<usize>, String> {
+        let is_short = |n: &usize| regular.get(*n) == Some(&true) && counts.get(*n).is_some_and(|count| *count > 3);
+        // The short axes go fastest.
+        let (short, long): (Vec<usize>, Vec<usize>) = (0..counts.len()).partition(is_short);
+        let chosen = |n: &usize| if is_short(n) { 3 } else { counts.get(*n).copied().unwrap_or_default() };
+        let order: Vec<usize> = long.iter().chain(&short).copied().collect();
+        let all = order.iter().map(chosen).try_fold(1i64, i64::checked_mul);
+        let too_long = || "its work is too long to count".to_string();
+        let all = all.filter(|all| all.unsigned_abs() <= *self.steps).ok_or_else(too_long)?;
+        let together = short.iter().fold(1, |n, _| n * 3);
+        let mut traces: Vec<u64> = Vec::new();
+        for number in 0..all {
+            let mut rest = number;
+            (self.alike, self.trace) = (1, 1);
+            for n in order.iter().rev() {
+                let (choice, count) = (rest % chosen(n), counts.get(*n).copied().unwrap_or_default());
+                rest /= chosen(n);
+                let point = match choice {
+                    choice if !is_short(n) => choice,
+                    0 => {
+                        self.alike = self.alike.saturating_mul((count - 2).unsigned_abs());
+                        0
+                    }
+                    choice => count - 3 + choice,
+                };
+                if let Some(axis) = self.kernel.grid.get(*n) {
+                    self.frame[axis.value] = AbstractValue::Number(point);
+                }
+            }
+            self.point()?;
+            traces.push(self.trace);
+            if traces.len() < together {
+                continue;
+            }
+            // The first point and the last but one, all other indices being the same.
+            let mut apart = 1;
+            for n in short.iter().rev() {
+                let pairs = traces.iter().zip(traces.iter().skip(apart)).enumerate();
+                if pairs.filter(|(at, _)| at / apart % 3 == 0).any(|(_, (first, second))| first != second) {
+                    return Ok(Some(*n));
+                }
+                apart *= 3;
+            }
+            traces.clear();
+        }
+        Ok(None)
+    }
+
+    /// Adds a number to the digest (FNV-1a).
+    fn note(&mut self, n: i64) {
+        self.trace = (self.trace ^ n.cast_unsigned()).wrapping_mul(0x0100_0000_01b3);
+    }
+
     fn point(&mut self) -> Result<(), String> {
         let body = self.body;
         let mut block = body.entry();
@@ -359,13 +430,16 @@ impl Walk<'_> {
         *self.steps = self.steps.checked_sub(1).ok_or("its work is too long to count")?;
         let body = self.body;
         let data = body.inst(i);
-        if let Some(x) = simple(body, i, &self.dims, &|v| self.frame[v]) {
+        if let Some(x) = simple(body, i, self.dims, &|v| self.frame[v]) {
             if let (Op::CheckIndex { .. }, [index, bound]) = (&data.op, data.operands.as_slice())
                 && let (AbstractValue::From(param), AbstractValue::Number(bound)) =
                     (self.frame[*index], self.frame[*bound])
             {
                 let least = self.bounds.entry(param).or_insert(bound);
                 *least = bound.min(*least);
+            }
+            if let (Op::Binary(BinaryOp::Min | BinaryOp::Max), Some(n)) = (&data.op, x.number()) {
+                self.note(n);
             }
             if let Some(v) = data.result {
                 self.frame[v] = x;
@@ -437,14 +511,18 @@ impl Walk<'_> {
     }
 
     fn add(&mut self, flops: u64) {
-        self.flops = self.flops.saturating_add(flops);
+        self.flops = self.flops.saturating_add(flops.saturating_mul(self.alike));
     }
 
     fn extent(&mut self, e: Extent) -> i64 {
         match e {
             Extent::Static(n) => n,
             Extent::Bounded { value, max } => match self.frame[value] {
-                AbstractValue::Number(n) => n.clamp(0, max),
+                AbstractValue::Number(n) => {
+                    let n = n.clamp(0, max);
+                    self.note(n);
+                    n
+                }
                 AbstractValue::From(_) | AbstractValue::Nothing => {
                     self.exact = false;
                     max
@@ -526,7 +604,7 @@ impl Walk<'_> {
         self.exact &= start.iter().all(|x| x.number().is_some());
         let side = if write { &mut self.written } else { &mut self.read };
         if let Some(t) = side.get_mut(param) {
-            t.add(&start, &counts);
+            t.add(&start, &counts, self.alike);
         }
     }
 }

@@ -19,6 +19,7 @@
 //!   box of all elements that are read, once, and of all that are written, once. Rows selected by a
 //!   gather count each time, up to the whole buffer. A buffer passed twice is read once.
 
+mod axes;
 mod contents;
 mod kernel;
 mod plan;
@@ -121,7 +122,7 @@ pub fn plan_in(
     plan::walk(module, found.ok_or_else(|| format!("there is no plan `{name}`"))?, symbols, setting)
 }
 
-/// Evaluates a kernel over its grid. `indices` are the values of its index parameters, in order.
+/// The work of a kernel over its grid. `indices` are the values of its index parameters, in order.
 ///
 /// # Errors
 /// As [`plan`].
