@@ -148,7 +148,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions, out: &Outputs) -> Resul
     })?;
 
     if let Some(module) = tiers.module(levels.shown) {
-        let remarks = (tiers.lowering_remarks(), tiers.visited_blocks());
+        let remarks = (tiers.lowering_remarks(), tiers.schedule_remarks().to_string());
         record::tiles(s, (tiers.unscheduled(), module), (&levels.shown.name(), false), (&remarks.0, &remarks.1));
         record::vectors(s, module, levels.shown);
     }

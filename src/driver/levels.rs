@@ -93,7 +93,7 @@ impl Levels {
 
     /// Options for GPU kernels that reduce precision.
     pub(super) fn gpu_options(&self) -> ScheduleOptions {
-        ScheduleOptions { weights: self.weights.clone(), tf32: self.tf32 }
+        ScheduleOptions { weights: self.weights.clone(), tf32: self.tf32, ..ScheduleOptions::default() }
     }
 
     /// Fails if the code could not be linked and run on the host.

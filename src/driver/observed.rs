@@ -13,6 +13,8 @@ use std::path::PathBuf;
 #[derive(Clone, Default)]
 pub(super) struct Observed {
     watch: Watch,
+    /// Does anyone read the remarks of the steps?
+    remarks: bool,
     /// The counts of the passes.
     counts: Counts,
     /// The folder of `--dump-dir`.
@@ -33,7 +35,7 @@ impl Observed {
         shown: Option<String>,
     ) -> Observed {
         let watch = Watch { verify_each: asked.verify_each == Some(true), record, ..watch.clone() };
-        Observed { watch, counts, folder: asked.dump_dir.clone(), shown }
+        Observed { remarks: asked.remarks || record, watch, counts, folder: asked.dump_dir.clone(), shown }
     }
 
     /// Schedules a module for a machine. `is_first`: its steps are printed if no other machine's
@@ -48,7 +50,8 @@ impl Observed {
         let is_shown = self.shown.as_ref().map_or(is_first, |name| *name == machine.name());
         let mut out = Collected { counts: self.counts, ..Collected::default() };
         let silent = self.watch.silent();
-        let made = tile::schedule_for(tiles, machine, options, if is_shown { &self.watch } else { &silent }, &mut out);
+        let options = ScheduleOptions { remarks: self.remarks, ..options.clone() };
+        let made = tile::schedule_for(tiles, machine, &options, if is_shown { &self.watch } else { &silent }, &mut out);
         (made, if is_shown { out } else { Collected::default() })
     }
 }

@@ -16,7 +16,7 @@ use crate::diagnostics::codes::shapes;
 use crate::observe::Watch;
 use crate::passes::{OptError, optimise_text, parse_pass_list};
 use crate::source::FileId;
-use crate::tile::{self, Machine};
+use crate::tile::{self, Machine, ScheduleOptions};
 use std::path::PathBuf;
 
 /// `attnc opt FILE`: reads graph IR or tile IR, runs passes or steps of the schedule over it, and
@@ -72,7 +72,8 @@ fn opt_tiles(session: &mut Session, options: &OptOptions, file: FileId, watch: &
     let steps = options.pipeline.as_ref().map(|names| tile::steps_named(names, &machine));
     let steps = steps.transpose().map_err(|message| command_line_error(&message))?;
     let tiles = tile_text(session, file)?;
-    let (schedule, mut dumps) = (levels.gpu_options(), Dumps::new(&options.passes));
+    let schedule = ScheduleOptions { remarks: options.passes.remarks, ..levels.gpu_options() };
+    let mut dumps = Dumps::new(&options.passes);
     let made = match steps {
         Some(steps) => tile::run_steps(&tiles, &machine, &steps, &schedule, watch, &mut dumps),
         None => tile::schedule_for(&tiles, &machine, &schedule, watch, &mut dumps),

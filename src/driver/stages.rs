@@ -11,7 +11,7 @@ use super::observed::Observed;
 use super::passes::broken_pass;
 use super::record;
 use super::session::{CommandError, Session, command_line_error, reason};
-use super::variants::{GpuTier, is_scheduled, kinds_of, no_code, variants};
+use super::variants::{GpuTier, is_scheduled, kinds_of, no_code, remark_lines, variants};
 use crate::cli::{Binding, CodeBackend, PassOptions, ProgramOptions};
 use crate::codegen::cpu::{Arch, Compiled, EmitOptions, Tier, clif};
 use crate::codegen::descriptor;
@@ -397,6 +397,8 @@ pub(super) struct Tiers {
     is_text: bool,
     /// Remarks of lowering.
     remarks: Vec<String>,
+    /// Remarks of the schedule for the best instruction set, as lines: they stand for all.
+    steps: String,
 }
 
 impl Tiers {
@@ -433,6 +435,7 @@ impl Tiers {
             unscheduled: None,
             is_text: true,
             remarks: Vec::new(),
+            steps: String::new(),
         })
     }
 
@@ -446,18 +449,22 @@ impl Tiers {
         let observed = &s.observed;
         let made = at_once(levels.to_vec(), |level| {
             let is_first = Some(&level) == levels.first();
-            let options = ScheduleOptions { weights: weights.clone(), tf32: false };
+            let options = ScheduleOptions { weights: weights.clone(), ..ScheduleOptions::default() };
             let (made, out) = observed.schedule(tiles, &Machine::from(level), &options, is_first);
             Ok((level, made.map_err(|e| broken_schedule(tiles, &e, "--emit tile=-")), out))
         })?;
-        let mut tiers = Vec::new();
+        let (mut tiers, mut steps) = (Vec::new(), String::new());
         for (level, made, out) in made {
             print_steps(s, out)?;
-            tiers.push((level, made?.0));
+            let (made, remarks) = made?;
+            if tiers.is_empty() {
+                steps = remark_lines(tiles, &remarks);
+            }
+            tiers.push((level, made));
         }
         // Byte dot products need quantised weights.
         tiers.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
-        Ok(Tiers { list: tiers, gpus: Vec::new(), unscheduled: None, is_text: false, remarks: Vec::new() })
+        Ok(Tiers { list: tiers, gpus: Vec::new(), unscheduled: None, is_text: false, remarks: Vec::new(), steps })
     }
 
     /// A given module: its unscheduled kernels are scheduled for `level`. The resulting code needs
@@ -469,18 +476,20 @@ impl Tiers {
         weights: &WeightChoice,
     ) -> Result<Tiers, CommandError> {
         s.stage("schedule");
-        let options = ScheduleOptions { weights: weights.clone(), tf32: false };
+        let options = ScheduleOptions { weights: weights.clone(), ..ScheduleOptions::default() };
         let (scheduled, out) = s.observed.schedule(&tiles, &Machine::from(level), &options, true);
         print_steps(s, out)?;
         let unscheduled = tiles;
-        let (tiles, _) = scheduled.map_err(|e| no_code(s, &e.to_string()))?;
+        let (tiles, remarks) = scheduled.map_err(|e| no_code(s, &e.to_string()))?;
+        let steps = remark_lines(&unscheduled, &remarks);
         let of = |k: &tile::Kernel| match k.state {
             tile::State::Cpu(level) => Some(level),
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
         };
         let all = tiles.kernels.iter().filter_map(of).reduce(Cpu::with);
         let list = vec![(all.unwrap_or(level), tiles)];
-        Ok(Tiers { list, gpus: Vec::new(), unscheduled: Some(unscheduled), is_text: true, remarks: Vec::new() })
+        let (gpus, remarks) = (Vec::new(), Vec::new());
+        Ok(Tiers { list, gpus, unscheduled: Some(unscheduled), is_text: true, remarks, steps })
     }
 
     /// A line for each remark of lowering.
@@ -488,17 +497,9 @@ impl Tiers {
         self.remarks.iter().map(|remark| format!("remark: {remark}\n")).collect()
     }
 
-    /// A line for each attention with a formula mask: how much of it is computed with the best
-    /// instruction set.
-    pub(super) fn visited_blocks(&self) -> String {
-        let (Some((level, module)), Some(unscheduled)) = (self.list.first(), &self.unscheduled) else {
-            return String::new();
-        };
-        let line = |blocks: &tile::VisitedBlocks| {
-            let place = blocks.loc.text(&module.name, &module.files);
-            format!("remark: {place}: attention at {}: {blocks}\n", level.name())
-        };
-        tile::visited_blocks(unscheduled, *level).iter().map(line).collect()
+    /// The remarks of the schedule for the best instruction set, as lines.
+    pub(super) fn schedule_remarks(&self) -> &str {
+        &self.steps
     }
 
     /// The GPU variant of this name.
@@ -629,7 +630,7 @@ pub(super) fn machine_code(
     if let Some(module) = modules.take(usize::from(wanted.remarks)).next() {
         let all = [
             tiers.lowering_remarks(),
-            tiers.visited_blocks(),
+            tiers.steps.clone(),
             tiers.gpus.iter().map(|tier| tier.remarks.as_str()).collect(),
             made.remarks(&module.name, &module.files),
         ]

@@ -85,9 +85,9 @@ pub use machine::{Gpu, Machine, PairsOfSteps, Processor};
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, GpuOp, Op, PlanOp, TapPart};
 pub use schedule::{
-    CPU_STEPS, GPU_STEPS, Loss, PackedWeight, Remark, ScheduleError, ScheduleOptions, Step, VisitedBlocks,
-    WeightChoice, WeightFormat, find_step, packed_weights, run_steps, schedule, schedule_for, schedule_for_gpu,
-    schedule_for_gpu_with, schedule_kernel, steps_named, steps_of, tensor_core_kernel, visited_blocks,
+    CPU_STEPS, GPU_STEPS, Loss, PackedWeight, Remark, ScheduleError, ScheduleOptions, Step, WeightChoice, WeightFormat,
+    find_step, packed_weights, run_steps, schedule, schedule_for, schedule_for_gpu, schedule_for_gpu_with,
+    schedule_kernel, steps_named, steps_of, tensor_core_kernel,
 };
 pub use simplify::simplify;
 pub(crate) use tiling::{AxisRole, ELEMENTWISE, Position, copy, merge_axes, rows_axis};

@@ -37,7 +37,6 @@ mod windows;
 use super::verify::VerifiedModule;
 use super::{Cpu, GpuArch, Kernel, Machine, State};
 use crate::observe::{Collected, Watch};
-pub use attention::VisitedBlocks;
 pub use formats::{WeightChoice, WeightFormat};
 pub use losses::{Loss, PackedWeight};
 pub use pipeline::{CPU_STEPS, GPU_STEPS, ScheduleError, find_step, run_steps, schedule_for, steps_named, steps_of};
@@ -50,7 +49,7 @@ pub use tensor_cores::tensor_core_kernel;
 /// # Errors
 /// A message about what this schedule cannot express.
 pub fn schedule(module: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> Result<VerifiedModule, String> {
-    let options = ScheduleOptions { weights: weights.clone(), tf32: false };
+    let options = ScheduleOptions { weights: weights.clone(), ..ScheduleOptions::default() };
     unobserved(module, &Machine::from(level), &options)
 }
 
@@ -80,12 +79,6 @@ fn unobserved(module: &VerifiedModule, machine: &Machine, options: &ScheduleOpti
     schedule_for(module, machine, options, &watch, &mut Collected::default())
         .map_err(|e| e.to_string())
         .map(|made| made.0)
-}
-
-/// How many blocks of keys the attentions of an unscheduled module visit on a CPU, if their masks
-/// are formulas over positions.
-pub fn visited_blocks(module: &VerifiedModule, level: Cpu) -> Vec<VisitedBlocks> {
-    attention::counts(module, Machine::from(level))
 }
 
 /// The parameters that a schedule for a CPU would pack in a narrower format, sorted by name, each

@@ -78,7 +78,7 @@ fn schedules_go_on_from_the_text_of_any_step() {
         EXAMPLES.iter().flat_map(|name| machines().into_iter().enumerate().map(move |m| (*name, m)))
     {
         let module = example(name);
-        let options = ScheduleOptions { weights: formats[n % 2].into(), tf32: false };
+        let options = ScheduleOptions { weights: formats[n % 2].into(), ..ScheduleOptions::default() };
         let watch = Watch { print_after: Select::All, dump_files: true, ..Watch::default() };
         let mut dumps = Collected::default();
         let (whole, _) =

@@ -118,8 +118,6 @@ pub(super) use parts::{
 };
 pub(super) use variants::Divided;
 pub(super) use visible::Hiding;
-pub use visited::VisitedBlocks;
-pub(super) use visited::counts;
 
 /// Largest head width that is one tile.
 const WIDTH: i64 = 256;

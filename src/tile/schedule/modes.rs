@@ -35,14 +35,18 @@
 use super::gpu::few_rows::kernels_in_chunks;
 use super::step::{Changed, Log, unscheduled};
 use crate::tile::machine::MAX_WARPS;
+use crate::tile::matmul;
 use crate::tile::{Body, DotMode, InstData, Kernel, Machine, Module, Op, Processor};
 
 /// Chooses the modes of all kernels.
-pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let chunks = machine.gpu().map(|_| kernels_in_chunks(module)).unwrap_or_default();
     for kernel in unscheduled(module) {
         let in_chunks = chunks.contains(&kernel.name);
         choose(kernel, machine, in_chunks);
+        if let (Some(_), Some(Op::Dot { mode: Some(mode) })) = (machine.cpu(), matmul::dot(kernel).map(|d| &d.op)) {
+            log.note(&kernel.name, &format!("products are added in mode `{}`", mode.name()));
+        }
     }
     Ok(Changed::new())
 }

@@ -26,7 +26,7 @@
 //! Quantised panels are made by `quantise`; row-major concatenations of parameters are found by
 //! `joined`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::formats::{WeightChoice, WeightFormat};
 use super::joined::{Joined, PlacedJoin, Source};
@@ -79,6 +79,8 @@ pub(super) struct Chosen {
     pub(super) made: Replacements,
     /// Matmuls with quantised weights that do not use tensor cores, and why.
     pub(super) refused: BTreeMap<String, String>,
+    /// Remarks on kernels.
+    pub(super) notes: BTreeSet<(String, String)>,
 }
 
 /// Layout of a module's packed area.
@@ -142,6 +144,18 @@ pub(super) struct Panels {
     pub(super) in_pairs: bool,
     /// Number of interleaved panels: k index 0 of all, then k index 1, and so on.
     pub(super) abreast: i64,
+}
+
+/// The remark on how a matmul reads its right operand, if its points compute this number of panels.
+pub(super) fn remark(panels: Option<&Panels>, at_once: i64) -> String {
+    let what = match panels {
+        Some(Panels { scales: Some((_, bits)), .. }) => format!("panels of {bits}-bit integers"),
+        Some(Panels { in_pairs: true, .. }) => "panels of pairs of `bf16`".to_string(),
+        Some(_) => "panels".to_string(),
+        None => "place".to_string(),
+    };
+    let together = if at_once > 1 { format!(", {at_once} at a time") } else { String::new() };
+    format!("the right operand is read in {what}{together}")
 }
 
 impl Panels {

@@ -72,8 +72,9 @@ pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> 
     if machine.reads_in_place && log.options.weights.format == WeightFormat::F32 {
         return Ok(Changed::new());
     }
-    let Chosen { changed, made, refused, .. } = choose(module, machine, &log.options.weights)?;
+    let Chosen { changed, made, refused, notes, .. } = choose(module, machine, &log.options.weights)?;
     refused.iter().for_each(|(kernel, why)| log.note(kernel, &format!("not on tensor cores: {why}")));
+    notes.iter().for_each(|(kernel, note)| log.note(kernel, note));
     log.replaced(&made);
     Ok(changed)
 }
@@ -87,8 +88,9 @@ pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightCho
         module.kernels.iter().filter_map(|k| Some((k.name.clone(), MatmulParts::find(k)?))).collect();
     let joined = joined::find(module);
     let mut packing = Packing::new(machine.panel, !machine.reads_in_place, weights.clone());
+    let (made, refused, notes) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
     if products.is_empty() {
-        return Ok(Chosen { packing, changed: Changed::new(), made: BTreeMap::new(), refused: BTreeMap::new() });
+        return Ok(Chosen { packing, changed: Changed::new(), made, refused, notes });
     }
     let old = std::mem::take(&mut module.kernels);
     let launched: BTreeSet<String> = module.plans.iter().flat_map(|p| p.reached(&old)).map(str::to_string).collect();
@@ -99,8 +101,7 @@ pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightCho
     // A changed kernel gets a number of its own.
     let renamed = |k: &&Kernel| products.contains_key(&k.name) && launched.contains(&k.name);
     let taken = old.iter().filter(|k| !renamed(k)).map(|k| k.name.clone()).collect();
-    let (made, refused) = (BTreeMap::new(), BTreeMap::new());
-    let mut new = New { machine, params: &module.params, old: &old, products: &products, joined, made, refused };
+    let mut new = New { machine, params: &module.params, old: &old, products: &products, joined, made, refused, notes };
     let mut kernels = Kernels::beside(taken);
     for plan in module.plans.iter_mut().filter(|p| p.variant != PlanVariant::Prepare) {
         let (packed, placed, added) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
@@ -113,7 +114,7 @@ pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightCho
         }
         simplify(&mut plan.body);
     }
-    let New { made, joined, refused, .. } = new;
+    let New { made, joined, refused, notes, .. } = new;
     if let Some(joined) = &joined {
         let plan = packing::prepare(&packing, joined, (&module.params, &old), &mut kernels)?;
         module.plans.retain(|p| p.variant != PlanVariant::Prepare);
@@ -144,7 +145,7 @@ pub(super) fn choose(module: &mut Module, machine: &Machine, weights: &WeightCho
     kernels.list.iter().for_each(|k| drop(ordered.keep(k)));
     changed.extend(kernels.list.into_iter().map(|k| k.name));
     module.kernels = ordered.list;
-    Ok(Chosen { packing, changed, made, refused })
+    Ok(Chosen { packing, changed, made, refused, notes })
 }
 
 /// State shared by all plans of a module.
@@ -159,6 +160,8 @@ struct New<'a> {
     made: Replacements,
     /// Kernels with quantised weights that do not use tensor cores, and why.
     refused: BTreeMap<String, Reason>,
+    /// Remarks on kernels.
+    notes: BTreeSet<(String, String)>,
 }
 
 /// The views of parameters that form a matrix, by columns, and the common indices of their layer.
@@ -277,6 +280,9 @@ impl Walk<'_, '_> {
                 }
                 None => (None, None),
             };
+            if !self.new.machine.reads_in_place {
+                self.new.notes.insert((name.to_string(), packing::remark(panels.as_ref(), at_once)));
+            }
             // Tensor cores, if there may be many rows on a GPU.
             let gpu = self.new.machine.gpu().filter(|_| panels.as_ref().is_some_and(|p| p.scales.is_some()));
             let cores = gpu.and_then(|gpu| {
@@ -290,9 +296,8 @@ impl Walk<'_, '_> {
                 rounded = Some(operand);
                 loops.types.splice(LEFT..=LEFT, [ty]);
             }
-            let steps = a.shape.last().cloned().unwrap_or_default();
             let rows = match (self.new.machine.reads_in_place, &panels) {
-                (false, _) => Some(tile_rows(&steps, in_pairs)),
+                (false, _) => Some(tile_rows(a.shape.last().unwrap_or(&Dim::zero()), in_pairs)),
                 // One row per point, if their number is only known at run time and may be large.
                 (true, Some(_)) if cores.is_some() && row_count.as_const().is_none() => Some(1),
                 (true, Some(_)) => Some(LEAST_ROWS),
@@ -503,9 +508,8 @@ impl Walk<'_, '_> {
         self.place_joined(&operands)?;
         let name = self.kernels.add(rounded.kernel);
         self.note(kernel, &name);
-        let op = Op::Plan(PlanOp::Launch { kernel: name });
         let body = &mut self.plan.body;
-        let launch = body.make_inst(op, operands, None, at.loc);
+        let launch = body.make_inst(Op::Plan(PlanOp::Launch { kernel: name }), operands, None, at.loc);
         body.insert_before(at.block, at.inst, launch);
         let operand = View { root: slot, ..rounded.operand };
         Ok((buffer(body, at, &operand), operand.buffer_type()))

@@ -78,21 +78,20 @@ const _: () =
     assert!(CHAIN % GROUP as i64 == 0 && OF_GROUPS % GROUP as i64 == 0 && CHAIN % 2 == 0 && OF_TILES % 2 == 0);
 
 /// Puts the matmuls of all kernels into loops where K is too large; they are the changed kernels.
-pub(super) fn run(module: &mut Module, machine: &Machine, _: &mut Log<'_>) -> Result<Changed, String> {
+pub(super) fn run(module: &mut Module, machine: &Machine, log: &mut Log<'_>) -> Result<Changed, String> {
     let Some(cpu) = machine.cpu() else { return Ok(Changed::new()) };
-    Ok(unscheduled(module).filter_map(|k| split(k, cpu).then(|| k.name.clone())).collect())
+    let mut changed = Changed::new();
+    for kernel in unscheduled(module) {
+        if let Some(block) = split(kernel, cpu) {
+            log.note(&kernel.name, &format!("{block} k indices are summed at a time"));
+            changed.insert(kernel.name.clone());
+        }
+    }
+    Ok(changed)
 }
 
-/// Puts a kernel's matmul into a loop over blocks of k, if K is too large; returns whether it was.
-pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) -> bool {
-    let Some(made) = in_blocks(kernel, cpu) else { return false };
-    *kernel = made;
-    simplify(&mut kernel.body);
-    true
-}
-
-/// The kernel with its matmul in a loop, if K exceeds a block.
-fn in_blocks(kernel: &Kernel, cpu: Cpu) -> Option<Kernel> {
+/// Puts a kernel's matmul into a loop over blocks of k, if K is too large; returns their length.
+pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) -> Option<i64> {
     let Some(Compute::Matmul(matmul @ Matmul { block: None, .. })) = &kernel.compute else { return None };
     let types = kernel.buffer_types()?;
     let steps = matmul::whole_steps(types.get(LEFT)?.shape.last()?)?;
@@ -104,5 +103,7 @@ fn in_blocks(kernel: &Kernel, cpu: Cpu) -> Option<Kernel> {
     };
     let epilogue = matmul::epilogue(kernel).filter(|_| steps > block)?;
     let matmul = Matmul { plain: epilogue.is_plain(kernel), block: Some(block), ..matmul.clone() };
-    matmul::rewrite(kernel, &epilogue, matmul, types)
+    *kernel = matmul::rewrite(kernel, &epilogue, matmul, types)?;
+    simplify(&mut kernel.body);
+    Some(block)
 }

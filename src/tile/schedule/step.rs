@@ -12,7 +12,7 @@ use crate::tile::{Kernel, Machine, Module, Origin, ParamMode, State, Type};
 /// The names of kernels whose accesses changed: these are proved again to stay in bounds.
 pub(super) type Changed = BTreeSet<String>;
 
-/// Options of a schedule that reduce precision.
+/// Options of a schedule: what it may reduce in precision, and what it tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScheduleOptions {
     /// Format of weights: if narrower than in the program, they are packed once for all calls
@@ -20,6 +20,8 @@ pub struct ScheduleOptions {
     pub weights: WeightChoice,
     /// May operands of `f32` matmuls on a GPU be rounded to `tf32`, for tensor cores?
     pub tf32: bool,
+    /// Are remarks wanted that take time to make?
+    pub remarks: bool,
 }
 
 /// The decisions of the steps about a kernel or a loop of the unscheduled module.

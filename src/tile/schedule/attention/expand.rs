@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 use super::super::step::{Changed, Log};
 use super::super::{gpu, tensor_cores};
 use super::launches::{Expanded, expand};
-use super::remark_on_parts;
+use super::{remark_on_parts, visited};
 use crate::tile::{Compute, Kernel, Machine, Module, State};
 
 /// Replaces the attentions of a module by kernels for the machine. On a GPU, those on tensor cores
@@ -50,7 +50,14 @@ pub(in crate::tile::schedule) fn run(
     machine: &Machine,
     log: &mut Log<'_>,
 ) -> Result<Changed, String> {
-    let Some(gpu) = machine.gpu() else { return Ok(expand(module, *machine, &BTreeMap::new())?.changed) };
+    let Some(gpu) = machine.gpu() else {
+        if log.options.remarks {
+            visited::counts(module, *machine).iter().for_each(|(name, blocks)| log.note(name, &blocks.to_string()));
+        }
+        let expanded = expand(module, *machine, &BTreeMap::new())?;
+        remark(module, &expanded, log);
+        return Ok(expanded.changed);
+    };
     let divided = tensor_cores::divided(module, &gpu);
     let mut machine = *machine;
     loop {
@@ -73,7 +80,7 @@ fn remark(module: &Module, expanded: &Expanded, log: &mut Log<'_>) {
         let on_cores = variants.kernels.iter().filter_map(of).find_map(tensor_cores::remark_on_use);
         if let Some(form) = on_cores {
             log.form(name, &form);
-        } else if expanded.names.get(name).is_some_and(Vec::is_empty) {
+        } else if variants.keys.is_some() && expanded.names.get(name).is_some_and(Vec::is_empty) {
             log.form(name, "it became several kernels, whose elements are divided among threads");
         }
         variants.keys.iter().for_each(|keys| log.note(name, &remark_on_parts(*keys)));

@@ -19,7 +19,6 @@ use std::fmt;
 use super::{QueryLayout, begin, first_hiding};
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
-use crate::source::Loc;
 use crate::ssa::remove_dead;
 use crate::tile::attention::{Described, KEYS as KEYS_PARAM, QUERIES, VALUES};
 use crate::tile::interp::{Argument, Limits, run_kernel};
@@ -31,22 +30,19 @@ const LENGTH: i64 = 4096;
 const MAX_BLOCKS: i64 = 1 << 17;
 
 /// The blocks of keys that an attention visits, in each head.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct VisitedBlocks {
-    /// Source location of the first mask that hides keys.
-    pub loc: Loc,
+pub(super) struct VisitedBlocks {
     /// Assumed sizes of the dimensions that are known only at run time.
-    pub assumed: Vec<(String, i64)>,
+    assumed: Vec<(String, i64)>,
     /// Queries of a tile.
-    pub queries: i64,
+    queries: i64,
     /// Keys of a block.
-    pub keys: i64,
+    keys: i64,
     /// All blocks, hidden ones included.
-    pub all: usize,
+    all: usize,
     /// Blocks that are visited.
-    pub visited: usize,
+    visited: usize,
     /// Visited blocks in which nothing is hidden.
-    pub whole: usize,
+    whole: usize,
 }
 
 impl fmt::Display for VisitedBlocks {
@@ -64,14 +60,11 @@ impl fmt::Display for VisitedBlocks {
     }
 }
 
-/// Counts the visited blocks of a module's unscheduled attentions, for masks that are formulas over
-/// positions alone.
-pub(in crate::tile::schedule) fn counts(module: &Module, machine: Machine) -> Vec<VisitedBlocks> {
-    let found = module.kernels.iter().filter_map(|k| Some((k, Described::from_kernel(k)?)));
-    let mut all: Vec<VisitedBlocks> = found.filter_map(|(k, found)| count(k, &found, machine)).collect();
-    all.sort();
-    all.dedup();
-    all
+/// Counts the visited blocks of a module's unscheduled attentions, by the names of their kernels,
+/// for masks that are formulas over positions alone.
+pub(super) fn counts(module: &Module, machine: Machine) -> Vec<(String, VisitedBlocks)> {
+    let of = |k: &Kernel| Some((k.name.clone(), count(k, &Described::from_kernel(k)?, machine)?));
+    module.kernels.iter().filter_map(of).collect()
 }
 
 /// The blocks that one attention visits.
@@ -100,15 +93,13 @@ fn count(unscheduled: &Kernel, found: &Described, machine: Machine) -> Option<Vi
     assumed.sort();
     assumed.dedup();
     let (queries, keys) = (bounds.queries, bounds.keys);
-    Some(VisitedBlocks { loc: bounds.loc, assumed, queries, keys, all: size, visited: at_least(1), whole: at_least(2) })
+    Some(VisitedBlocks { assumed, queries, keys, all: size, visited: at_least(1), whole: at_least(2) })
 }
 
 /// A kernel over a grid of query tiles and key blocks that stores a code for each: 0 hidden, 1
 /// visible in part, 2 visible as a whole.
 struct Bounds {
     kernel: Kernel,
-    /// Location of the first mask that hides keys.
-    loc: Loc,
     queries: i64,
     keys: i64,
 }
@@ -122,7 +113,6 @@ impl Bounds {
         keys_and_values: [&BufferType; 2],
     ) -> Option<Bounds> {
         let hiding = first_hiding(found.attention.steps.iter())?;
-        let loc = found.attention.steps.get(hiding)?.loc;
         let (mut kb, parts) = begin(unscheduled, found, machine, QueryLayout::InLanes, keys_and_values, None)?;
         let queries = match parts.queries {
             Extent::Static(n) => n,
@@ -159,7 +149,7 @@ impl Bounds {
         }
         remove_dead(&mut kernel.body);
         kernel.find_symbols();
-        Some(Bounds { kernel, loc, queries, keys })
+        Some(Bounds { kernel, queries, keys })
     }
 
     /// The kernel, with its result resized to this shape.
