@@ -360,7 +360,7 @@ impl Walk<'_, '_> {
                 }
             }
             if let (Some(pack), Some(mut few)) = (pack, unpacked) {
-                few.matmul.tile = [tile_rows(&steps, false), self.new.machine.panel];
+                few.matmul.tile = [tile_rows(a.shape.last().unwrap_or(&Dim::zero()), false), self.new.machine.panel];
                 let few = product.with(kernel, few)?;
                 let packed = self.kernels.add_again(std::mem::replace(&mut made, few));
                 let right = buffer(&mut self.plan.body, at, &piece.window);
