@@ -65,7 +65,7 @@ use crate::record::Format;
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::source::FileId;
 use crate::tile::Cpu;
-use crate::types::typed::{LayerKind, Program};
+use crate::types::typed::LayerKind;
 use crate::types::{self, modules};
 use crate::vector::routine;
 use crate::{ir, runtime, syntax, tile};
@@ -346,7 +346,9 @@ fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError>
     check_file(s, file, &options.file, &options.program)
 }
 
-fn check_file(s: &mut Session, file: FileId, path: &Path, bindings: &ProgramOptions) -> Result<(), CommandError> {
+/// All checks of a text, of whatever language `path` and the text say: of a program, those of each
+/// of its models too, with these bindings of dimensions.
+pub fn check_file(s: &mut Session, file: FileId, path: &Path, bindings: &ProgramOptions) -> Result<(), CommandError> {
     match Source::detect(path, &s.text(file)) {
         Source::Program => {}
         Source::Graph => return stages::graph_text(s, file).map(|_| ()),
@@ -354,7 +356,8 @@ fn check_file(s: &mut Session, file: FileId, path: &Path, bindings: &ProgramOpti
         Source::Vector => return stages::vector_text(s, file).map(|_| ()),
         Source::Clif => return stages::clif_text(s, file, Arch::host()).map(|_| ()),
     }
-    let program = front_end(s, file, bindings);
+    let mut tree = stages::parse(s, file);
+    let program = stages::check(s, &mut tree, bindings);
     s.stop_on_errors()?;
     // Some errors are found only when a model is bound and lowered. A file without models is valid.
     let mut bindings = bindings.clone();
@@ -370,12 +373,6 @@ fn check_file(s: &mut Session, file: FileId, path: &Path, bindings: &ProgramOpti
         stages::check_gradients(s, module)?;
     }
     Ok(())
-}
-
-/// All checks of a program that do not depend on which model is compiled.
-pub fn front_end(session: &mut Session, file: FileId, bindings: &ProgramOptions) -> Program {
-    let mut tree = stages::parse(session, file);
-    stages::check(session, &mut tree, bindings)
 }
 
 /// `attnc std MODULE`: prints a module of the standard library, or the names of all modules.

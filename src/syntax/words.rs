@@ -66,16 +66,16 @@ fn rest_is_only(tokens: &[String], token: &str) -> bool {
 const GROUPS: &[(&[&str], &str, &[&str])] = &[
     (
         &["layer", "fn"],
-        "an item (`use`, `layer`, `model` or `fn`)",
-        &["use", "layer", "model", "fn", "pub", "#", "doc"],
+        "an item (`use`, `layer`, `rule`, `model` or `fn`)",
+        &["use", "layer", "rule", "model", "fn", "pub", "#", "doc"],
     ),
     (&["state", "fn"], "a field or a function", &["state", "name", "fn", "pub", "#", "doc", "}"]),
     (
         &["let", "var"],
         "a statement",
         &[
-            "let", "var", "for", "while", "break", "tap", "reset", "name", "integer", "float", "string", "true",
-            "false", "inf", "(", "[", "{", "-", "+", "not", "if", "where", "missing",
+            "let", "var", "for", "while", "break", "tap", "reset", "train", "name", "integer", "float", "string",
+            "true", "false", "inf", "(", "[", "{", "-", "+", "not", "if", "where", "missing",
         ],
     ),
     (
@@ -83,7 +83,7 @@ const GROUPS: &[(&[&str], &str, &[&str])] = &[
         "an expression",
         &[
             "name", "integer", "float", "string", "true", "false", "inf", "(", "[", "{", "-", "+", "not", "if",
-            "where", "missing",
+            "train", "where", "missing",
         ],
     ),
     (&["element type", "name"], "a type", &["element type", "name", "[", "(", "missing"]),

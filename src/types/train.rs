@@ -3,6 +3,7 @@
 //! In: the declaration of a rule, or a `train` of a function's body. Out: a [`Train`]. Which
 //! parameters an arm is for is found where the model is bound, because paths begin at the model.
 
+use super::arguments::count;
 use super::axes::Axis;
 use super::body::Body;
 use super::items::{Items, LayerItem};
@@ -49,7 +50,7 @@ pub(super) fn rule(items: &Items<'_>, rule: &LayerItem<'_>, diagnostics: &mut Di
     let params: Option<Vec<&Tensor>> = step.params.iter().map(Option::as_ref).collect();
     let (Some(params), Some(result)) = (params, &step.result) else { return };
     let [p, g, rest @ ..] = params.as_slice() else {
-        let message = format!("`step` of the rule `{}` takes {} arguments", name.name, params.len());
+        let message = format!("`step` of the rule `{}` takes {}", name.name, count(params.len(), "argument"));
         return wrong(head, message, "it begins with a parameter and its gradient");
     };
     if p != g || *result != Type::Tensor((*p).clone()) || !p.elem.is_float() {

@@ -39,7 +39,7 @@ fn each_parameter_needs_a_rule_that_fits() {
         ("\"scale\": Fixed; \"half\": Fixed; \"*\": optim.Descent(0.1)", &["E0218", "no rule `optim.Descent`"]),
         ("\"*.weihgt\": Descent(0.1); \"*\": Fixed", &["E0509", "did you mean `*.weight`?"]),
         ("\"h.1.*\": Descent(0.1); \"*\": Fixed", &["E0509", "there is `h.*.bias`"]),
-        ("\"head\" where rank == 1: Descent(0.1); \"*\": Fixed", &["E0509", "with so many axes"]),
+        ("\"head\" where rank == 1: Descent(0.1); \"*\": Fixed", &["E0509", "with this number of axes"]),
         ("\"head\" where size == 1: Descent(0.1); \"*\": Fixed", &["E0509", "`rank == 2`"]),
         ("\"h.*\": Descent(0.1)", &["E0510", "no rule for `half`, `head`, `scale`", "Fixed"]),
         ("\"h.*\": Muon(0.1); \"*\": Fixed", &["E0511", "`h.*.bias` is f32[4]", "`where rank == 2`"]),

@@ -34,7 +34,7 @@ struct Made {
 
 /// A program as written and after the passes, with its parameters.
 pub(crate) struct Everywhere {
-    /// As written.
+    /// As written, with its gradients.
     pub(crate) written: Module,
     /// After all passes.
     pub(crate) optimised: Module,
@@ -54,6 +54,7 @@ impl Everywhere {
     /// Of a module.
     pub(crate) fn of_module(written: Module, params: &[(&str, Tensor)]) -> Everywhere {
         let params = params.iter().map(|(name, x)| ((*name).to_string(), x.clone())).collect();
+        let written = front::differentiated(written);
         let optimised = compiled::optimised(written.clone(), &passes::Options::default());
         Everywhere { written, optimised, params, allowed: NEAR, made: OnceLock::new() }
     }

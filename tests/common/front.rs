@@ -7,6 +7,7 @@
 use attnc::diagnostics::{Diagnostics, render_all};
 use attnc::ir::Module;
 use attnc::lowering::graph::{self, LowerError, Options};
+use attnc::passes::{self, Collected, find_pass, run_passes};
 use attnc::source::SourceMap;
 use attnc::{syntax, types};
 
@@ -25,6 +26,14 @@ pub(crate) fn module(name: &str, source: &str, options: &Options) -> Result<Modu
         Ok(_) | Err(LowerError::Reported) => Err(render_all(&diagnostics, &sources, false)),
         Err(LowerError::Bug(text)) => Err(format!("internal error: {text}\n")),
     }
+}
+
+/// The module with the values of its gradients, which only a pass computes: an interpreter can run it.
+pub(crate) fn differentiated(mut module: Module) -> Module {
+    let pass = find_pass("differentiate").unwrap_or_else(|e| panic!("{e}"));
+    run_passes(&mut module, &[pass], &passes::Options::default(), &mut Collected::default())
+        .unwrap_or_else(|e| panic!("{e}"));
+    module
 }
 
 /// Options from `NAME=VALUE`.

@@ -38,11 +38,14 @@ fn computes_its_references(example: &str) {
                 let far = fixtures::difference(&result.to_f32(), &reference.to_f32());
                 assert!(far <= case.tolerance, "{example} {} {what}: {far} > {}", case.name, case.tolerance);
             };
+            // Each case is told of a model that has not learnt anything yet.
+            session.reset().unwrap();
             let plain = session.call(entry, &args).unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
             check("result", &plain[0], &case.output);
             if case.taps.is_empty() {
                 continue;
             }
+            session.reset().unwrap();
             let (tapped, taps) =
                 session.call_with_taps(entry, &args, &["*"]).unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
             check("result with taps", &tapped[0], &case.output);

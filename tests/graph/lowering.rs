@@ -390,6 +390,7 @@ fn examples_compute_their_references() {
         let source = std::fs::read_to_string(fixtures::program(example)).unwrap();
         let options = Options { model: None, dims: fixture.dims.iter().cloned().collect() };
         let module = front::module(example, &source, &options).unwrap_or_else(|e| panic!("{example}\n{e}"));
+        let module = front::differentiated(module);
         let verified = verify(&module).unwrap_or_else(|errors| panic!("{example}\n{errors}"));
         let params: BTreeMap<String, Tensor> =
             fixture.weights().iter().map(|(name, tensor)| (name.clone(), host(tensor))).collect();

@@ -1,16 +1,19 @@
 //! Does `attnc explain` tell the truth? Every failing example must give its code, every corrected one must compile.
 
+use std::path::Path;
+
 use attnc::cli::ProgramOptions;
 use attnc::cli::{Colour, MessageFormat, MessageOptions};
 use attnc::diagnostics::{codes, render_all};
-use attnc::driver::{Session, front_end};
+use attnc::driver::{Session, check_file};
 
-/// What the front end says about a program: codes, and messages as text.
+/// What `attnc check` says about a program: codes, and messages as text.
 fn messages(program: &str) -> (Vec<&'static str>, String) {
     let mut session =
         Session::new(&MessageOptions { error_format: MessageFormat::Human, color: Colour::Never, verbose: false });
     let file = session.sources.add("example.attn", program);
-    front_end(&mut session, file, &ProgramOptions::default());
+    let path = Path::new("example.attn");
+    let _ = check_file(&mut session, file, path, &ProgramOptions::default());
     let codes = session.diagnostics.iter().map(|diagnostic| diagnostic.code.as_str()).collect();
     (codes, render_all(&session.diagnostics, &session.sources, false))
 }

@@ -49,9 +49,9 @@ codes! {
 
     /// A rule that `train` cannot apply.
     RULE_FORM = "E0508", "a rule has one function `step`";
-    rule: "A rule has states, one for each parameter, and the function `step`. Its first arguments are a parameter and the gradient,\n\
-           both of one type, which is also that of the result: of `..`, of the rule's generics, or of `..` and then these. All\n\
-           others are scalars, given in the arms of `train`. The generics are the axes of the parameter.";
+    rule: "A rule has states, one for each parameter, and the function `step`. Its first arguments are a parameter and the\n\
+           gradient, both of one type, which is also that of the result: of `..`, of the rule's generics, or of `..` and then\n\
+           these. All others are scalars, given in the arms of `train`. The generics are the axes of the parameter.";
     - failing: "rule Descent { fn step(p: f32[..]) -> f32[..] { p } }\n";
     - fixed: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\n";
 
@@ -59,13 +59,19 @@ codes! {
     PATTERN = "E0509", "a pattern fits no parameter";
     rule: "A pattern in an arm of a `train` is a path in the weights file in which `*` stands for any text: \"h.*.weight\". The layers of\n\
            an array are trained alike, so their number is `*` in the path. `where rank == 2` leaves the parameters with two axes.";
+    - failing: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"v\": Descent } }\n}\n";
+    - fixed: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"w\": Descent } }\n}\n";
 
     /// A parameter without a rule in a `train`.
     NO_RULE = "E0510", "a parameter has no rule";
     rule: "Each parameter of floats goes to the first arm of a `train` whose pattern fits; `\"*\": Fixed` keeps the rest as they are.";
+    - failing: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    b: f32\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"w\": Descent } }\n}\n";
+    - fixed: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    b: f32\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"w\": Descent; \"*\": Fixed } }\n}\n";
 
     /// A parameter that does not fit its rule.
     RULE_MISFIT = "E0511", "a parameter does not fit its rule";
     rule: "A rule is for parameters of the type of the first argument of its `step`: `f32[.., M, N]` takes at least two axes.\n\
            `where rank >= 2` after a pattern leaves these.";
+    - failing: "rule Square<N> { fn step(p: f32[N, N], g: f32[N, N]) -> f32[N, N] { p - g } }\nmodel M {\n    w: f32[3]\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"*\": Square } }\n}\n";
+    - fixed: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"*\": Descent } }\n}\n";
 }

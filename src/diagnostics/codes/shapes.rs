@@ -261,4 +261,6 @@ codes! {
     rule: "The loss of `grad(loss, x)` must depend on `x` by a path that gradients take: of floats, through operations that are\n\
            not constant in steps, not through `stop`, states of the call before, `while`, or a loop with `break` or with computed\n\
            ends. So must the loss of a `train` on each parameter that has a rule: `Fixed` keeps the others as they are.";
+    - failing: "model M {\n    pub fn f(x: f32[S]) -> f32[S] { grad(sum(floor(x)), x) }\n}\n";
+    - fixed: "model M {\n    pub fn f(x: f32[S]) -> f32[S] { grad(sum(floor(x) * x), x) }\n}\n";
 }
