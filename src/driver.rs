@@ -346,8 +346,8 @@ fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError>
     check_file(s, file, &options.file, &options.program)
 }
 
-/// All checks of a text, of whatever language `path` and the text say: of a program, those of each
-/// of its models too, with these bindings of dimensions.
+/// Checks a text, of whatever language `path` and the text say; of a program, each of its models
+/// too, with these bindings of dimensions.
 pub fn check_file(s: &mut Session, file: FileId, path: &Path, bindings: &ProgramOptions) -> Result<(), CommandError> {
     match Source::detect(path, &s.text(file)) {
         Source::Program => {}

@@ -2,7 +2,7 @@
 
 use super::check;
 use super::typed::Program;
-use crate::diagnostics::{Diagnostics, Severity, codes, render_all};
+use crate::diagnostics::{Diagnostics, render_all};
 use crate::source::SourceMap;
 use crate::syntax;
 
@@ -49,37 +49,6 @@ fn modules_that_modules_use() {
     assert_eq!(program("use std.decode\nuse std.random", drawn), (true, String::new()));
     let (_, shown) = program("use std.decode", drawn);
     assert!(shown.contains("the module `random` is not used here"), "{shown}");
-}
-
-#[test]
-fn explained_examples_fail_and_are_corrected() {
-    let mut wrong = String::new();
-    for entry in codes::all() {
-        let code = entry.code.as_str();
-        let Some(example) = entry.example else { continue };
-        if !("E0200".."E0700").contains(&code) {
-            continue;
-        }
-        let (_, diagnostics, shown) = checked("example.attn", example.failing);
-        let has = diagnostics.iter().any(|d| d.code == entry.code);
-        if !has || diagnostics.iter().any(|d| d.severity == Severity::Error && d.code != entry.code) {
-            wrong.push_str(&format!("{code}, failing, gives:\n{shown}\n"));
-        }
-        let (_, diagnostics, shown) = checked("example.attn", example.fixed);
-        if !diagnostics.is_empty() {
-            wrong.push_str(&format!("{code}, corrected, gives:\n{shown}\n"));
-        }
-    }
-    assert_eq!(wrong, "");
-}
-
-/// Settings for snapshots that hold an input and an output.
-fn snapshot(name: &str, input: &str, output: &str) {
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path(concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/types"));
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!(name, format!("{}\n---\n{}", input.trim_end(), output.trim_end())));
 }
 
 #[test]

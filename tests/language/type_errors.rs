@@ -6,6 +6,8 @@ use attnc::source::SourceMap;
 use attnc::syntax;
 use attnc::types;
 
+use crate::explain;
+
 /// The messages about a program, as text.
 fn messages(text: &str) -> String {
     let mut sources = SourceMap::new();
@@ -17,11 +19,15 @@ fn messages(text: &str) -> String {
 }
 
 fn snapshot(name: &str, program: &str) {
+    snapshot_of(name, program, &messages(program));
+}
+
+fn snapshot_of(name: &str, program: &str, messages: &str) {
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path(concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/types"));
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    let shown = format!("{}\n\n---\n\n{}", program.trim(), messages(program).trim());
+    let shown = format!("{}\n\n---\n\n{}", program.trim(), messages.trim());
     settings.bind(|| insta::assert_snapshot!(name, shown));
 }
 
@@ -32,7 +38,7 @@ fn every_code_has_its_message() {
         if let Some(example) = entry.example
             && ("E0200".."E0700").contains(&code)
         {
-            snapshot(code, example.failing);
+            snapshot_of(code, example.failing, &explain::messages(example.failing).1);
         }
     }
 }

@@ -94,7 +94,8 @@ fn check(name: &str, module: &Module, cases: &[Case], float: Float) -> Vec<Remar
         }
     }
     let verified = |module| verify(module).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let written = verified(module);
+    let differentiated = front::differentiated(module.clone());
+    let written = verified(&differentiated);
     let stages: Vec<_> =
         stages.iter().map(|(pass, module, before, after)| (pass, verified(module), before, after)).collect();
     for case in cases {

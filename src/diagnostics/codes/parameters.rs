@@ -57,14 +57,16 @@ codes! {
 
     /// A pattern of a `train` that fits no parameter.
     PATTERN = "E0509", "a pattern fits no parameter";
-    rule: "A pattern in an arm of a `train` is a path in the weights file in which `*` stands for any text: \"h.*.weight\". The layers of\n\
-           an array are trained alike, so their number is `*` in the path. `where rank == 2` leaves the parameters with two axes.";
+    rule: "A pattern in an arm of a `train` is a path in the weights file in which `*` stands for any text: \"h.*.weight\". The\n\
+           layers of an array are trained alike, so their number is `*` in the path. `where rank == 2` leaves the parameters\n\
+           with two axes.";
     - failing: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"v\": Descent } }\n}\n";
     - fixed: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"w\": Descent } }\n}\n";
 
     /// A parameter without a rule in a `train`.
     NO_RULE = "E0510", "a parameter has no rule";
-    rule: "Each parameter of floats goes to the first arm of a `train` whose pattern fits; `\"*\": Fixed` keeps the rest as they are.";
+    rule: "Each parameter of floats goes to the first arm of a `train` whose pattern fits; `\"*\": Fixed` keeps the rest as\n\
+           they are.";
     - failing: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    b: f32\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"w\": Descent } }\n}\n";
     - fixed: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    b: f32\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"w\": Descent; \"*\": Fixed } }\n}\n";
 

@@ -281,8 +281,7 @@ pub(crate) unsafe extern "C" fn attnc_session_close(handle: *mut Session) {
 /// # Safety
 /// `handle` is null or live.
 pub(crate) unsafe extern "C" fn attnc_session_reset(handle: *mut Session) -> i32 {
-    let reset =
-        |opened: &Opened, memory: &mut Memory| memory.reset(model(), &opened.weights, opened.cuda.as_ref());
+    let reset = |opened: &Opened, memory: &mut Memory| memory.reset(model(), &opened.weights, opened.cuda.as_ref());
     // SAFETY: by the contract above.
     unsafe { with_session(handle, reset) }
 }

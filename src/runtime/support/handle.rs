@@ -236,7 +236,8 @@ impl Session {
     pub(crate) unsafe fn open(handle: *const Model) -> Result<*mut Session> {
         // SAFETY: by the contract above.
         let opened = unsafe { (*handle).opened()? };
-        let state = State { error: CText::new(""), memory: Memory::new(model(), &opened.weights, opened.cuda.as_ref())? };
+        let state =
+            State { error: CText::new(""), memory: Memory::new(model(), &opened.weights, opened.cuda.as_ref())? };
         let none = || Error::memory(size_of::<Session>() as u64, "the session");
         let lock = CallLock::new().ok_or_else(none)?;
         let session = Session { head: head(mark::SESSION), model: handle, lock, state: UnsafeCell::new(state) };
