@@ -30,7 +30,9 @@ fn examples_do_what_their_code_says() {
         let Some(example) = entry.example else { continue };
         let (found, text) = messages(example.failing);
         let code = entry.code.as_str();
-        let others = |(other, severity): &(&str, Severity)| *severity == Severity::Error && *other != code;
+        // A mistake in the syntax may leave a program that has others.
+        let others =
+            |(other, severity): &(&str, Severity)| *severity == Severity::Error && *other != code && code >= "E0200";
         if !found.iter().any(|(found, _)| *found == code) || found.iter().any(others) {
             wrong += &format!("the failing example of {code} does not give this code alone:\n{text}\n");
         }

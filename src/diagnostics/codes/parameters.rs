@@ -60,7 +60,7 @@ codes! {
     rule: "A pattern in an arm of a `train` is a path in the weights file in which `*` stands for any text: \"h.*.weight\". The\n\
            layers of an array are trained alike, so their number is `*` in the path. `where rank == 2` leaves the parameters\n\
            with two axes.";
-    - failing: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"v\": Descent } }\n}\n";
+    - failing: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"v\": Descent; \"*\": Descent } }\n}\n";
     - fixed: "rule Descent { fn step(p: f32[..], g: f32[..]) -> f32[..] { p - g } }\nmodel M {\n    w: f32[3]\n    pub fn learn(x: f32[3]) -> f32 { train sum(w * x) { \"w\": Descent } }\n}\n";
 
     /// A parameter without a rule in a `train`.
