@@ -44,6 +44,7 @@ mod packing;
 mod recurrent;
 mod rows_compiled;
 mod selection;
+mod session_states;
 mod state;
 mod std_nn;
 #[path = "../common/tape.rs"]
