@@ -15,6 +15,7 @@ mod compiled;
 mod control_flow;
 mod decode;
 mod diagonals;
+mod dropout;
 #[path = "../common/everywhere.rs"]
 mod everywhere;
 #[path = "../common/fixtures.rs"]

@@ -49,7 +49,7 @@ impl Files {
 }
 
 /// An enclosing loop.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Loop {
     /// The counter, if it is an index value (and not a scalar).
     pub(super) counter: Option<Value>,
@@ -60,6 +60,8 @@ pub(super) struct Loop {
     pub(super) breaks: Vec<(Block, Vec<Value>)>,
     /// Variables declared outside of the loop that it assigns.
     pub(super) carried: Vec<LocalId>,
+    /// It is over an array of layers.
+    pub(super) over_layers: bool,
 }
 
 /// A state of the model while a function is built.
@@ -96,6 +98,8 @@ pub(super) struct Builder<'a> {
     /// Loop counters converted to scalars, cached per block and element type.
     pub(super) counters: BTreeMap<(Block, Value, Elem), Value>,
     pub(super) states: Vec<State>,
+    /// The number of the next `counters`; each takes one for each layer of the arrays around it.
+    pub(super) sites: Dim,
     /// The steps of each `train`.
     pub(super) trains: Trains,
     /// Dimension names in use.
@@ -128,6 +132,7 @@ impl<'a> Builder<'a> {
             taps: Vec::new(),
             counters: BTreeMap::new(),
             states: Vec::new(),
+            sites: Dim::zero(),
             trains: Trains::new(),
             taken: BTreeSet::new(),
             nesting: 0,
