@@ -51,4 +51,5 @@ mod std_nn;
 #[path = "../common/tape.rs"]
 mod tape;
 mod training;
+mod training_torch;
 mod update;
