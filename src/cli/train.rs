@@ -16,7 +16,7 @@ pub enum TokenFormat {
     U32,
 }
 
-/// What a held-out loss is computed on.
+/// The data of a held-out loss.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HeldOut {
     /// The last part of the data, which is then not trained on.

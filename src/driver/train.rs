@@ -148,7 +148,7 @@ struct Run<'a> {
     contract: &'a Contract,
     /// How the held-out loss is computed, and on what.
     held_out: Option<(&'a Contract, &'a Data)>,
-    /// What the session begins with.
+    /// The weights that the session begins with.
     file: &'a WeightsFile,
     params: &'a [Param],
 }

@@ -177,7 +177,7 @@ const TABLE: &[Row] = &[
         Builtin::Counters,
         &["x"],
         0,
-        "a number for each element, other ones at each call and in each layer",
+        "a number for each element, other ones at each call and in each iteration",
     ),
 ];
 

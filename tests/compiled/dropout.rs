@@ -1,4 +1,4 @@
-//! Does `random.dropout` draw what Philox gives for its counter, wherever a program runs: other numbers for each call, layer,
+//! Does `random.dropout` draw what Philox gives for its counter, wherever a program runs: other numbers for each call, iteration,
 //! element, step and seed; and the same again for the gradient?
 
 use crate::everywhere::Everywhere;
@@ -7,7 +7,7 @@ use attnc::random::philox;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 
-/// Is an element kept? The site is the number of the call, counting each layer of an array.
+/// Is an element kept? The site is the number of the call, counting each iteration of a loop.
 fn kept(seed: i64, at: i64, site: u64, position: u64, p: f32) -> bool {
     let counter = (site << 40) + position;
     let words = |n: u64| [n as u32, (n >> 32) as u32];

@@ -47,7 +47,7 @@ codes! {
 
     /// A data set that cannot be trained on.
     DATA = "E0009", "a data set cannot be used";
-    rule: "`attnc train --data` takes a file of bytes (`--tokens bytes`), of 16-bit or 32-bit integers (`u16`, `u32`), a NumPy array\n\
-           of one axis (`.npy`), or a text for a tokenizer. It must be longer than a window, and its tokens must be less than the\n\
-           length of the axis that they index in the program.";
+    rule: "`attnc train --data` takes a file of bytes (`--tokens bytes`), of 16-bit or 32-bit integers (`u16`, `u32`), a\n\
+           NumPy array of one axis (`.npy`), or a text for a tokenizer. It must be longer than a window, and its tokens must\n\
+           be less than the length of the axis that they index in the program.";
 }

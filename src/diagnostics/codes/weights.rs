@@ -59,13 +59,13 @@ codes! {
 
     /// Training whose numbers are lost.
     DIVERGED = "E0809", "training gave a number that is not finite";
-    rule: "The loss of a step, or a parameter after it, is infinite or NaN, and no further step can repair that. The last checkpoint\n\
-           was written before. Common causes are a learning rate that is too large, a first phase without `warmup`, gradients\n\
-           without `clip`, and a division or a logarithm of 0 in the loss.";
+    rule: "The loss of a step, or a parameter after it, is infinite or NaN, and no further step can repair that. The last\n\
+           checkpoint was written before. Common causes are a learning rate that is too large, a first phase without `warmup`,\n\
+           gradients without `clip`, and a division or a logarithm of 0 in the loss.";
 
     /// A checkpoint of another program.
     CHECKPOINT = "E0810", "the checkpoint does not fit";
-    rule: "`attnc train --resume` continues where a checkpoint ended. It has the parameters, the states of the rules (the means of\n\
-           AdamW, say) and of the model. If the program has others, or the data is other data, the steps would not be those that\n\
-           would have followed. `--weights` begins a new run with the parameters of a checkpoint alone.";
+    rule: "`attnc train --resume` continues where a checkpoint ended. It has the parameters, the states of the rules (the\n\
+           means of AdamW, say) and of the model. If the program has others, or the data is other data, the steps would be\n\
+           other ones. `--weights` begins a new run with the parameters of a checkpoint alone.";
 }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// Parameters and states by name.
 pub(super) type Tensors = Vec<(String, Tensor)>;
 
-/// What a run begins with.
+/// The beginning of a run.
 pub(super) struct Start {
     /// The weights or checkpoint; random weights if absent.
     pub(super) weights: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub(super) struct Start {
     pub(super) progress: Option<Progress>,
 }
 
-/// What the steps after a checkpoint depend on, besides its tensors.
+/// All that the steps after a checkpoint depend on, besides its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
     /// Steps made.

@@ -50,7 +50,7 @@ pub(super) fn read(
     };
     let own = (&data, options.data.as_path(), "");
     let others = held_out.as_ref().map(|(data, path)| (data, path.as_path(), " held out"));
-    for (data, path, part) in std::iter::once(own).chain(others).filter(|(data, ..)| data.len() <= length) {
+    if let Some((data, path, part)) = std::iter::once(own).chain(others).find(|(data, ..)| data.len() <= length) {
         let (count, shown, needed) = (data.len(), path.display(), length + 1);
         let message =
             format!("`{shown}` has {count} tokens{part}; a window of {length} and the next token need {needed}");

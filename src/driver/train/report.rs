@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Minimum interval between updates of the line in a terminal.
 const APART: Duration = Duration::from_millis(100);
 
-/// What a run does.
+/// The steps of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) batch: usize,

@@ -49,7 +49,7 @@ impl Files {
 }
 
 /// An enclosing loop.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Loop {
     /// The counter, if it is an index value (and not a scalar).
     pub(super) counter: Option<Value>,
@@ -60,8 +60,6 @@ pub(super) struct Loop {
     pub(super) breaks: Vec<(Block, Vec<Value>)>,
     /// Variables declared outside of the loop that it assigns.
     pub(super) carried: Vec<LocalId>,
-    /// It is over an array of layers.
-    pub(super) over_layers: bool,
 }
 
 /// A state of the model while a function is built.
@@ -98,7 +96,7 @@ pub(super) struct Builder<'a> {
     /// Loop counters converted to scalars, cached per block and element type.
     pub(super) counters: BTreeMap<(Block, Value, Elem), Value>,
     pub(super) states: Vec<State>,
-    /// The number of the next `counters`; each takes one for each layer of the arrays around it.
+    /// The number of the next `counters`; each takes one for each iteration of the loops around it.
     pub(super) sites: Dim,
     /// The steps of each `train`.
     pub(super) trains: Trains,

@@ -207,7 +207,7 @@ impl<'a> Builder<'a> {
             }
             ExprKind::Counters(_) => {
                 let ty = self.type_of(frame, expr)?;
-                self.numbered(frame, ty, span)?
+                self.numbered(ty, span)?
             }
             ExprKind::OneHot(x, _) => {
                 let ty = self.type_of(frame, expr)?;

@@ -63,11 +63,11 @@ impl<'a> Builder<'a> {
                 };
                 self.tap(frame, &name, *value, span)
             }
-            StmtKind::For { counter, start, end, carried, body, over_layers } => match (start, end) {
+            StmtKind::For { counter, start, end, carried, body, over_layers: _ } => match (start, end) {
                 (Bound::Dim(start), Bound::Dim(end)) => {
                     let start = self.dim(&frame.dims, start, span)?;
                     let end = self.dim(&frame.dims, end, span)?;
-                    self.count_loop(frame, (*counter, *over_layers), (start, end), carried, body, span)
+                    self.count_loop(frame, *counter, (start, end), carried, body, span)
                 }
                 (Bound::Dim(_) | Bound::Value(_), Bound::Dim(_) | Bound::Value(_)) => {
                     let elem = |bound: &Bound| match bound {
@@ -203,7 +203,7 @@ impl<'a> Builder<'a> {
     fn count_loop(
         &mut self,
         frame: &mut Frame<'a>,
-        (counter, over_layers): (LocalId, bool),
+        counter: LocalId,
         (start, end): (Dim, Dim),
         carried: &[LocalId],
         body: &'a Block,
@@ -214,7 +214,7 @@ impl<'a> Builder<'a> {
         }
         let first = self.index(&start, span)?;
         let last = self.index(&end, span)?;
-        let around = Loop { range: Some((start, end)), carried: carried.to_vec(), over_layers, ..Loop::default() };
+        let around = Loop { counter: None, range: Some((start, end)), breaks: Vec::new(), carried: carried.to_vec() };
         self.counted_loop(frame, (first, last), around, span, |this, frame, i| {
             frame.set(counter, Local::Counter(i));
             if let Some(around) = this.loops.last_mut() {
@@ -235,7 +235,7 @@ impl<'a> Builder<'a> {
         body: &'a Block,
         span: Span,
     ) -> Res<()> {
-        let around = Loop { carried: carried.to_vec(), ..Loop::default() };
+        let around = Loop { counter: None, range: None, breaks: Vec::new(), carried: carried.to_vec() };
         self.counted_loop(frame, ends, around, span, |this, frame, i| {
             let elem = this.tensor(i, span)?.elem;
             let value = this.cast(i, Elem::I32, span)?;
@@ -281,7 +281,7 @@ impl<'a> Builder<'a> {
         body: &'a Block,
         span: Span,
     ) -> Res<()> {
-        let around = Loop { carried: carried.to_vec(), ..Loop::default() };
+        let around = Loop { counter: None, range: None, breaks: Vec::new(), carried: carried.to_vec() };
         let test = |this: &mut Self, frame: &mut Frame<'a>, _: &[Value]| this.value(frame, condition);
         let make = |this: &mut Self, frame: &mut Frame<'a>, _: &[Value]| this.block(frame, body).map(|_| None);
         self.any_loop(frame, None, around, span, test, make)

@@ -113,7 +113,7 @@ impl<'a> Builder<'a> {
             return Ok(());
         }
         let (first, last) = (self.index(&Dim::zero(), span)?, self.index(&end, span)?);
-        let around = Loop { range: Some((Dim::zero(), end)), ..Loop::default() };
+        let around = Loop { counter: None, range: Some((Dim::zero(), end)), breaks: Vec::new(), carried: Vec::new() };
         self.counted_loop(frame, (first, last), around, span, |this, frame, i| {
             if let Some(around) = this.loops.last_mut() {
                 around.counter = Some(i);
