@@ -4,6 +4,7 @@
 //! here.
 
 mod options;
+mod train;
 mod values;
 
 pub use options::{
@@ -16,6 +17,8 @@ pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
     MatmulPrecision, MessageFormat, Named, OpsLevel, PrintChanged, StateValue, Stop, Target, WeightPacking,
 };
+
+pub use train::{HeldOut, TokenFormat, TrainOptions};
 
 use crate::diagnostics::did_you_mean;
 use clap::error::ErrorKind;
@@ -40,7 +43,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 #[command(after_help = "Without a command, FILE is compiled: `attnc model.attn -o model.so`.\n\
     `attnc help COMMAND` shows the options of a command, `attnc list` the values that they take.\n\
     Exit codes: 0 success, 1 an error in the program, 2 in the command line, 3 in the environment (files, the linker,\n\
-    memory), 101 a bug in attnc, 130 `attnc generate` was interrupted.")]
+    memory), 101 a bug in attnc, 130 `attnc generate` or `attnc train` was interrupted.")]
 pub struct CommandLine {
     /// The command to run.
     #[command(subcommand)]
@@ -148,6 +151,7 @@ impl CommandLine {
             Command::Compare(options) => (Some(&options.program), options.call.size.as_slice()),
             Command::Bench(options) => (Some(&options.program), options.size.as_slice()),
             Command::Generate(options) => (Some(&options.program), [].as_slice()),
+            Command::Train(options) => (Some(&options.program), [].as_slice()),
             Command::Opt(_)
             | Command::Explain(_)
             | Command::Fmt(_)
@@ -190,6 +194,8 @@ pub enum Command {
     Run(RunOptions),
     /// Write text with a model, token by token
     Generate(GenerateOptions),
+    /// Train a model: call an entry point that trains over a data set
+    Train(TrainOptions),
     /// Find the first value that differs between two ways to compute a program
     Compare(CompareOptions),
     /// Make a program smaller as long as it stays interesting: an error, a wrong number

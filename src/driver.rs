@@ -36,6 +36,7 @@ mod running;
 mod session;
 mod stages;
 mod states;
+mod train;
 mod variants;
 
 pub use bench::bench;
@@ -56,6 +57,7 @@ pub use passes::{broken_pass, pass_options};
 pub use reduce::reduce;
 pub use reference::{explain, reference};
 pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
+pub use train::train;
 
 use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, ProgramOptions, StdOptions, Target};
 use crate::codegen::cpu::{Arch, Compiled, EmitOptions, clif};

@@ -7,6 +7,8 @@
 
 mod contract;
 
+pub(super) use contract::vocabulary;
+
 use super::arguments::{self, Work};
 use super::call::read_graph;
 use super::levels::Levels;
@@ -116,7 +118,7 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
 }
 
 /// The tokenizer named by an option: `bytes`, or a file.
-fn tokenizer(s: &mut Session, option: &str, path: &Path) -> Result<Tokenizer, CommandError> {
+pub(super) fn tokenizer(s: &mut Session, option: &str, path: &Path) -> Result<Tokenizer, CommandError> {
     if path == Path::new("bytes") {
         return Ok(Tokenizer::Bytes);
     }

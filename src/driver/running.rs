@@ -56,7 +56,8 @@ pub(super) fn parameters(
     let (names, read) = read.map_err(|message| s.fail(arguments::wrong_weights(message)))?;
     converted(&read.converted);
     let params: BTreeMap<String, Tensor> = read.tensors.into_iter().collect();
-    unused(s, names.into_iter().filter(|name| !params.contains_key(name)).collect());
+    let is_state = |name: &String| model.states.iter().any(|state| state.name == *name);
+    unused(s, names.into_iter().filter(|name| !params.contains_key(name) && !is_state(name)).collect());
     Ok(params)
 }
 

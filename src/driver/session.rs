@@ -211,9 +211,16 @@ impl Session {
 
     /// Writes a file, whether or not the command succeeds.
     pub(super) fn write_now(&mut self, path: &Path, content: &[u8]) -> Result<(), CommandError> {
-        files::write(path, content, false).map_err(|error| self.write_failed(path, &error))?;
+        self.write_whole(path, &|out| out.write_all(content))?;
         self.written.push(path.to_path_buf());
         Ok(())
+    }
+
+    /// The same, incrementally; a reader sees the old file or the new one.
+    pub(super) fn write_whole(&mut self, path: &Path, content: &files::Content<'_>) -> Result<(), CommandError> {
+        let mut batch = Batch::default();
+        let written = batch.write(path, content, false).and_then(|()| batch.commit().map_err(|(_, error)| error));
+        written.map_err(|error| self.write_failed(path, &error))
     }
 
     /// Ends a command: commits its files if it succeeded, and prints its diagnostics.

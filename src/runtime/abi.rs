@@ -15,7 +15,7 @@ pub mod cuda;
 
 /// Version of everything in this file and of the exported C functions; incremented with every
 /// incompatible change.
-pub const ABI_VERSION: u64 = 7;
+pub const ABI_VERSION: u64 = 8;
 
 /// Arguments of more than 2 to the power of this many bytes are rejected (counting extents of 0 as
 /// 1): no machine addresses them. The compiler relies on it to prove that other sizes fit 64 bits.
@@ -39,7 +39,7 @@ pub const NAME_PREFIX: &str = "attnc_name_";
 /// The functions of the interface, in the order of [`Functions`]. `runtime.h` declares each as a
 /// member of `attnc_functions` under this name, and, prefixed with `attnc_`, as a function for
 /// programs.
-pub const FUNCTIONS: [&str; 62] = [
+pub const FUNCTIONS: [&str; 69] = [
     "status_text",
     "info",
     "model_name",
@@ -102,6 +102,13 @@ pub const FUNCTIONS: [&str; 62] = [
     "call_on_device",
     "copy_to_host",
     "python_capsule",
+    "state_count",
+    "state_index",
+    "state_name",
+    "state_type",
+    "state_shape",
+    "session_state",
+    "session_set_state",
 ];
 
 /// Function table of a library. The functions are not exported by name: every library has the same

@@ -3,6 +3,10 @@
 //! In: the path of a `.so` that attnc made, weights, [`Tensor`]s. Out: results, taps, or the
 //! runtime's error message. Only functions of the C interface are used, as in any other program.
 
+mod states;
+
+pub use states::State;
+
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -129,6 +133,13 @@ functions! {
     attnc_taps_tensor: fn(*const c_void, u64) -> *const DLTensor;
     attnc_taps_written: fn(*const c_void, u64) -> i64;
     attnc_taps_close: fn(*mut c_void);
+    attnc_state_count: fn() -> u64;
+    attnc_state_index: fn(*const c_char) -> i64;
+    attnc_state_name: fn(u64) -> *const c_char;
+    attnc_state_type: fn(u64) -> *const c_char;
+    attnc_state_shape: fn(u64, *mut i64, u64, *mut i32) -> i32;
+    attnc_session_state: fn(*mut c_void, u64, *mut c_void, u64) -> i32;
+    attnc_session_set_state: fn(*mut c_void, u64, *const c_void, u64) -> i32;
 }
 
 /// A `model.so` that is loaded and open.

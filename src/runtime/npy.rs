@@ -19,6 +19,57 @@ const MAX_RANK: usize = 64;
 /// # Errors
 /// A message that continues a sentence beginning with the file name.
 pub fn parse(file: &[u8]) -> Result<Tensor, String> {
+    let (Header { descr, fortran_order, shape }, data) = opened(file)?;
+    let (elem, big_endian) = elem_of(&descr)?;
+    let size = elem.size() as usize;
+    sized(data, &shape, size)?;
+    let mut data = if fortran_order { row_major(data, &shape, size) } else { data.to_vec() };
+    if big_endian {
+        data.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+    }
+    Tensor::new(elem, shape, data).ok_or_else(|| "has truth values other than 0 and 1".to_owned())
+}
+
+/// Parses a file of tokens, an array of one axis: the size of a token, and all of them,
+/// little-endian. Unsigned integers are not an element type of the language.
+///
+/// # Errors
+/// As for [`parse`].
+pub fn parse_tokens(file: &[u8]) -> Result<(usize, Vec<u8>), String> {
+    let (Header { descr, shape, .. }, data) = opened(file)?;
+    if shape.len() != 1 {
+        return Err(format!("has the shape {shape:?}; tokens are an array of one axis"));
+    }
+    let size = match descr.as_str() {
+        "|u1" => 1,
+        "<u2" => 2,
+        "<u4" => 4,
+        _ => {
+            let tensor = parse(file)?;
+            let tokens = tensor.to_i64().into_iter().map(u32::try_from);
+            let fits = !tensor.elem().is_float() && tensor.elem() != Elem::Bool;
+            let Some(tokens) = tokens.collect::<Result<Vec<u32>, _>>().ok().filter(|_| fits) else {
+                return Err(format!("has elements of type {descr:?} that are not all tokens, from 0 to {}", u32::MAX));
+            };
+            return Ok((4, tokens.into_iter().flat_map(u32::to_le_bytes).collect()));
+        }
+    };
+    sized(data, &shape, size)?;
+    Ok((size, data.to_vec()))
+}
+
+/// The data must be as long as the shape says.
+fn sized(data: &[u8], shape: &[usize], size: usize) -> Result<(), String> {
+    let count = if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)) };
+    let bytes = count.and_then(|n| n.checked_mul(size)).ok_or("has a shape too large for memory")?;
+    if data.len() != bytes {
+        return Err(format!("has {} bytes of data, but its shape {shape:?} needs {bytes}", data.len()));
+    }
+    Ok(())
+}
+
+/// The header and the data of a file.
+fn opened(file: &[u8]) -> Result<(Header, &[u8]), String> {
     let rest = file.strip_prefix(MAGIC).ok_or("is not a NumPy file (.npy)")?;
     let ([major, _minor], rest) = rest.split_first_chunk::<2>().ok_or("is truncated")?;
     let (length, rest) = match major {
@@ -30,20 +81,8 @@ pub fn parse(file: &[u8]) -> Result<Tensor, String> {
     let (header, data) =
         usize::try_from(length).ok().and_then(|n| rest.split_at_checked(n)).ok_or("is truncated in its header")?;
     let header = std::str::from_utf8(header).map_err(|_| "has a header that is not UTF-8")?;
-    let Header { descr, fortran_order, shape } =
-        Reader { text: header, at: 0 }.header().ok_or_else(|| format!("has an invalid header: {header:?}"))?;
-    let (elem, big_endian) = elem_of(&descr)?;
-    let size = elem.size() as usize;
-    let count = if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)) };
-    let bytes = count.and_then(|n| n.checked_mul(size)).ok_or("has a shape too large for memory")?;
-    if data.len() != bytes {
-        return Err(format!("has {} bytes of data, but its shape {shape:?} needs {bytes}", data.len()));
-    }
-    let mut data = if fortran_order { row_major(data, &shape, size) } else { data.to_vec() };
-    if big_endian {
-        data.chunks_exact_mut(size).for_each(<[u8]>::reverse);
-    }
-    Tensor::new(elem, shape, data).ok_or_else(|| "has truth values other than 0 and 1".to_owned())
+    let parsed = Reader { text: header, at: 0 }.header();
+    Ok((parsed.ok_or_else(|| format!("has an invalid header: {header:?}"))?, data))
 }
 
 /// Serialises a tensor.

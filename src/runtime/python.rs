@@ -18,7 +18,7 @@ const WRAPPER: [&str; 4] = [
 ];
 
 /// Python keywords, and names that the wrapper's classes use; an `_` is appended to them.
-const TAKEN: [&str; 49] = [
+const TAKEN: [&str; 51] = [
     "False",
     "None",
     "True",
@@ -58,6 +58,8 @@ const TAKEN: [&str; 49] = [
     "taps",
     "session",
     "reset",
+    "states",
+    "set_states",
     "stream",
     "info",
     "unused_weights",

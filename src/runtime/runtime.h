@@ -175,6 +175,13 @@ struct attnc_functions {
                               uint64_t result_count, DLManagedTensor **results);
     int32_t (*copy_to_host)(attnc_session *session, const DLTensor *tensor, void *to);
     void *(*python_capsule)(DLManagedTensor *tensor);
+    uint64_t (*state_count)(void);
+    int64_t (*state_index)(const char *name);
+    const char *(*state_name)(uint64_t state);
+    const char *(*state_type)(uint64_t state);
+    int32_t (*state_shape)(uint64_t state, int64_t *shape, uint64_t capacity, int32_t *ndim);
+    int32_t (*session_state)(attnc_session *session, uint64_t state, void *to, uint64_t bytes);
+    int32_t (*session_set_state)(attnc_session *session, uint64_t state, const void *from, uint64_t bytes);
 };
 
 /* The header of every handle: a mark while the handle is open, and the model it belongs to. */
@@ -231,6 +238,12 @@ ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t mode
 #define attnc_tap_cost(entry, tap) (ATTNC_LIBRARY->tap_cost((entry), (tap)))
 #define attnc_parameter_count() (ATTNC_LIBRARY->parameter_count())
 #define attnc_parameter_name(parameter) (ATTNC_LIBRARY->parameter_name((parameter)))
+#define attnc_state_count() (ATTNC_LIBRARY->state_count())
+#define attnc_state_index(name) (ATTNC_LIBRARY->state_index((name)))
+#define attnc_state_name(state) (ATTNC_LIBRARY->state_name((state)))
+#define attnc_state_type(state) (ATTNC_LIBRARY->state_type((state)))
+/* Writes up to capacity extents, and to *ndim how many there are. */
+#define attnc_state_shape(state, shape, capacity, ndim) (ATTNC_LIBRARY->state_shape((state), (shape), (capacity), (ndim)))
 /*
  * Opens the model with a safetensors file (null for a model without weights); threads 0 means ATTNC_THREADS in the
  * environment, else one per core. The environment variable ATTNC_CPU (portable, avx2, avx2vnni, avx512, avx512bf16, amx)
@@ -354,6 +367,23 @@ ATTNC_INLINE int32_t attnc_session_reset(attnc_session *session)
 {
     const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
     return f ? f->session_reset(session) : ATTNC_WRONG_CALL;
+}
+
+/*
+ * Copies the elements of a state, in row-major order, to CPU memory; bytes is their size, which must be exact. A parameter that
+ * is trained is a state, stacked along its arrays of layers ("h.*.weight"), and so are the states of its rule ("h.*.weight.AdamW.m").
+ */
+ATTNC_INLINE int32_t attnc_session_state(attnc_session *session, uint64_t state, void *to, uint64_t bytes)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->session_state(session, state, to, bytes) : ATTNC_WRONG_CALL;
+}
+
+/* Sets the elements of a state from CPU memory. */
+ATTNC_INLINE int32_t attnc_session_set_state(attnc_session *session, uint64_t state, const void *from, uint64_t bytes)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->session_set_state(session, state, from, bytes) : ATTNC_WRONG_CALL;
 }
 
 ATTNC_INLINE const char *attnc_session_error(const attnc_session *session)

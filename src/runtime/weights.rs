@@ -73,6 +73,12 @@ impl WeightsFile {
         names
     }
 
+    /// The metadata of all files.
+    pub fn metadata(&self) -> BTreeMap<String, String> {
+        let read = self.maps.iter().filter_map(|map| SafeTensors::read_metadata(map).ok());
+        read.filter_map(|(_, found)| found.metadata().clone()).flatten().collect()
+    }
+
     /// All tensors and their shapes, outermost extent first, by name.
     pub fn shapes(&self) -> BTreeMap<String, Vec<u64>> {
         let files = self.files();

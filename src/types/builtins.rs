@@ -51,6 +51,7 @@ pub(super) enum Builtin {
     },
     Grad,
     Stop,
+    Counters,
     /// On dimensions only; also allowed in shapes.
     DimFunction,
 }
@@ -171,6 +172,13 @@ const TABLE: &[Row] = &[
         "the gradient of a scalar with respect to a value, a parameter, or several",
     ),
     row("stop", Builtin::Stop, &["x"], 0, "x, as a constant for `grad`"),
+    row(
+        "counters",
+        Builtin::Counters,
+        &["x"],
+        0,
+        "a number for each element, other ones at each call and in each iteration",
+    ),
 ];
 
 /// The table: the scalar operations of `crate::scalar`, then the others.
@@ -389,6 +397,17 @@ impl Body<'_> {
                 }
                 let Some(tensor) = x.as_tensor().cloned() else { return x };
                 TypedExpr::tensor(ExprKind::Stop(Box::new(x.expr)), tensor.elem, tensor.shape, span)
+            }
+            Builtin::Counters => {
+                let x = self.expr(first);
+                let Some(tensor) = x.as_tensor().cloned() else {
+                    if !x.ty.is_error() {
+                        let message = format!("`counters` needs a tensor, found {}", x.ty);
+                        self.diagnostics.push(Diagnostic::error(shapes::ELEM_KIND, message).at(first.span, ""));
+                    }
+                    return TypedExpr::error(span);
+                };
+                TypedExpr::tensor(ExprKind::Counters(Box::new(x.expr)), Elem::I64, tensor.shape, span)
             }
             Builtin::Rearrange | Builtin::Einsum | Builtin::Concat | Builtin::DimFunction => TypedExpr::error(span),
         }

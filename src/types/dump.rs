@@ -252,6 +252,7 @@ impl<'a> Dump<'a> {
             | ExprKind::OneHot(x, _)
             | ExprKind::Reduce { x, .. }
             | ExprKind::Stop(x)
+            | ExprKind::Counters(x)
             | ExprKind::Along(_, x, _) => self.expr(x, ""),
             ExprKind::Train(at) => {
                 if let Some(train) = self.function.and_then(|f| f.trains.get(*at)) {
@@ -379,6 +380,7 @@ impl<'a> Dump<'a> {
             ExprKind::Grad { .. } => "grad".to_string(),
             ExprKind::Train(_) => "train".to_string(),
             ExprKind::Stop(_) => "stop".to_string(),
+            ExprKind::Counters(_) => "counters".to_string(),
             ExprKind::Causal(q, k) => format!("causal {q}, {k}"),
             ExprKind::Reduce { kind, axes, keep, .. } => {
                 let axes: Vec<String> = axes.iter().map(usize::to_string).collect();

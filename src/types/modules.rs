@@ -17,6 +17,7 @@ pub struct Module {
 /// All modules, sorted by path.
 pub const MODULES: &[Module] = &[
     Module { path: "std.decode", file: "std/decode.attn", text: include_str!("std/decode.attn") },
+    Module { path: "std.loss", file: "std/loss.attn", text: include_str!("std/loss.attn") },
     Module { path: "std.nn", file: "std/nn.attn", text: include_str!("std/nn.attn") },
     Module { path: "std.optim", file: "std/optim.attn", text: include_str!("std/optim.attn") },
     Module { path: "std.random", file: "std/random.attn", text: include_str!("std/random.attn") },

@@ -430,6 +430,8 @@ pub enum ExprKind {
     /// One-hot rows: 1 where the class equals the operand's element, else 0; the classes are a new
     /// last axis.
     OneHot(Box<Expr>, Dim),
+    /// A number for each element of the operand, which no other call or layer has.
+    Counters(Box<Expr>),
     /// A gradient, of the type of its second operand.
     Grad {
         /// One float.

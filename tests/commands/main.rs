@@ -27,4 +27,5 @@ mod run_arguments;
 mod run_calls;
 mod run_command;
 mod tokenizers;
+mod train;
 mod training;

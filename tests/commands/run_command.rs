@@ -329,7 +329,7 @@ fn packing_tells_the_error_of_each_parameter_but_those_that_are_kept() {
 #[test]
 fn the_standard_library_can_be_read() {
     let (code, out, _) = attnc(&["std"]);
-    assert_eq!((code, out.as_str()), (0, "std.decode\nstd.nn\nstd.random\n"));
+    assert_eq!((code, out.as_str()), (0, "std.decode\nstd.loss\nstd.nn\nstd.optim\nstd.random\n"));
     let (code, out, err) = attnc(&["std", "nn"]);
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(out.contains("layer Linear<") && out.contains("layer LayerNorm<"));

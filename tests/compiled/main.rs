@@ -15,6 +15,7 @@ mod compiled;
 mod control_flow;
 mod decode;
 mod diagonals;
+mod dropout;
 #[path = "../common/everywhere.rs"]
 mod everywhere;
 #[path = "../common/fixtures.rs"]
@@ -44,9 +45,11 @@ mod packing;
 mod recurrent;
 mod rows_compiled;
 mod selection;
+mod session_states;
 mod state;
 mod std_nn;
 #[path = "../common/tape.rs"]
 mod tape;
 mod training;
+mod training_torch;
 mod update;

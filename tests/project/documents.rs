@@ -261,6 +261,7 @@ fn flags_exist() {
         "compare",
         "reduce",
         "generate",
+        "train",
         "bench",
         "opt",
         "explain",

@@ -83,6 +83,22 @@ int main(int argc, char **argv)
     CHECK(strlen(text) == sizeof text - 1 && strncmp(text, "gather: index out of range", 26) == 0, "its beginning", text);
     CHECK(toy_count(session, &number) == ATTNC_OK && number == 1, "count", attnc_session_error(session));
 
+    /* States by index: their description, their elements, and what does not fit. */
+    CHECK(attnc_state_count() == 1 && attnc_state_index("calls") == 0 && attnc_state_index("call") == -1, "states", "another number");
+    CHECK(strcmp(attnc_state_name(0), "calls") == 0 && strcmp(attnc_state_type(0), "i32") == 0, "states", "another state");
+    CHECK(attnc_state_name(1) == 0 && attnc_state_type(1) == 0 && attnc_state_index(0) == -1, "states", "one too many");
+    CHECK(attnc_state_shape(0, 0, 0, &ndim) == ATTNC_OK && ndim == 0, "states", "another shape");
+    CHECK(attnc_state_shape(1, 0, 0, &ndim) == ATTNC_WRONG_CALL, "states", "a shape of none");
+    CHECK(attnc_session_state(session, 0, &number, sizeof number) == ATTNC_OK && number == 1, "state", attnc_session_error(session));
+    number = 41;
+    CHECK(attnc_session_set_state(session, 0, &number, sizeof number) == ATTNC_OK, "state", attnc_session_error(session));
+    CHECK(toy_count(session, &number) == ATTNC_OK && number == 42, "count", attnc_session_error(session));
+    CHECK(attnc_session_state(session, 0, &number, 3) == ATTNC_WRONG_TENSOR, "state", "of 3 bytes");
+    CHECK(strcmp(attnc_session_error(session), "state `calls` has 4 bytes, found 3") == 0, "state", attnc_session_error(session));
+    CHECK(attnc_session_set_state(session, 0, 0, 4) == ATTNC_WRONG_CALL, "state", "from nowhere");
+    CHECK(attnc_session_state(session, 1, &number, 4) == ATTNC_WRONG_CALL, "state", "one too many");
+    CHECK(attnc_session_state(0, 0, &number, 4) == ATTNC_WRONG_CALL, "state", "of no session");
+
     /* DLPack: every second number of a wide array, into every second. */
     for (i = 0; i < 16; i++) {
         wide[i] = (float)(i / 2);

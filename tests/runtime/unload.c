@@ -19,7 +19,7 @@ int main(int argc, char **argv)
         return 1;
     }
     *(void **)&functions = dlsym(library, "attnc_library");
-    if (functions()->abi_version != 7 || functions()->model_open(0, 4, &model) != ATTNC_OK
+    if (functions()->abi_version != 8 || functions()->model_open(0, 4, &model) != ATTNC_OK
         || attnc_session_open(model, &session) != ATTNC_OK || plus_combine(session, 1, x, x, z) != ATTNC_OK) {
         printf("failed\n");
         return 1;

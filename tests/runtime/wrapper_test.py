@@ -173,6 +173,19 @@ with Model(weights=weights) as m:
         assert [int(m.count()), int(other.count())] == [1, 2]
     refused(AttncError, "closed", other.count)
 
+    # They can be kept and set.
+    with m.session() as other:
+        other.set_states(m.states)
+        assert other.states == {"calls": 1} and other.states["calls"].dtype == np.int32
+        other.set_states({"calls": 41})
+        assert [int(other.count()), int(m.count())] == [42, 2]
+        refused(AttncValueError, "there is no state 'call'; the states are calls", lambda: other.set_states({"call": 1}))
+        refused(AttncValueError, "expected the shape [], found [2]", lambda: other.set_states({"calls": [1, 2]}))
+        refused(AttncValueError, "expected i32, found float64", lambda: other.set_states({"calls": 1.5}))
+        assert other.states["calls"] == 42
+    m.reset()
+    m.count()
+
     # Threads.
     failures = []
 

@@ -44,4 +44,10 @@ codes! {
            the field of `config.json` that it would not follow, or the tensor that is missing; of a GGUF file, the entry of its\n\
            metadata, or the tensor whose quantisation attnc does not read. Supported values of `model_type`\n\
            are listed in the message about it. `--ignore FIELD` states that a field changes nothing in the results.";
+
+    /// A data set that cannot be trained on.
+    DATA = "E0009", "a data set cannot be used";
+    rule: "`attnc train --data` takes a file of bytes (`--tokens bytes`), of 16-bit or 32-bit integers (`u16`, `u32`), a\n\
+           NumPy array of one axis (`.npy`), or a text for a tokenizer. It must be longer than a window, and its tokens must\n\
+           be less than the length of the axis that they index in the program.";
 }

@@ -56,4 +56,16 @@ codes! {
            the system, the processor lacks instructions that the library was compiled for, or a variable of the environment\n\
            (ATTNC_DEVICE, ATTNC_THREADS, ATTNC_CPU) has an invalid value. The message says which. A GPU's memory is shared\n\
            with other processes, and `nvidia-smi` shows them; a smaller type of the weights (`--pack`, `bf16`) takes less.";
+
+    /// Training whose numbers are lost.
+    DIVERGED = "E0809", "training gave a number that is not finite";
+    rule: "The loss of a step, or a parameter after it, is infinite or NaN, and no further step can repair that. The last\n\
+           checkpoint was written before. Common causes are a learning rate that is too large, a first phase without `warmup`,\n\
+           gradients without `clip`, and a division or a logarithm of 0 in the loss.";
+
+    /// A checkpoint of another program.
+    CHECKPOINT = "E0810", "the checkpoint does not fit";
+    rule: "`attnc train --resume` continues where a checkpoint ended. It has the parameters, the states of the rules (the\n\
+           means of AdamW, say) and of the model. If the program has others, or the data is other data, the steps would be\n\
+           other ones. `--weights` begins a new run with the parameters of a checkpoint alone.";
 }

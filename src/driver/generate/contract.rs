@@ -145,7 +145,7 @@ fn tokens(f: &Function) -> Result<(usize, Elem), String> {
 }
 
 /// The length of the axis that an argument indexes.
-fn vocabulary(f: &Function, argument: usize) -> Option<u64> {
+pub(in crate::driver) fn vocabulary(f: &Function, argument: usize) -> Option<u64> {
     let tokens = *f.block(f.entry()).args.get(argument)?;
     let extent = |data: &InstData| {
         let (Op::Gather { axis, .. } | Op::Scatter { axis, .. }) = &data.op else { return None };

@@ -96,6 +96,8 @@ pub(super) struct Builder<'a> {
     /// Loop counters converted to scalars, cached per block and element type.
     pub(super) counters: BTreeMap<(Block, Value, Elem), Value>,
     pub(super) states: Vec<State>,
+    /// The number of the next `counters`; each takes one for each iteration of the loops around it.
+    pub(super) sites: Dim,
     /// The steps of each `train`.
     pub(super) trains: Trains,
     /// Dimension names in use.
@@ -128,6 +130,7 @@ impl<'a> Builder<'a> {
             taps: Vec::new(),
             counters: BTreeMap::new(),
             states: Vec::new(),
+            sites: Dim::zero(),
             trains: Trains::new(),
             taken: BTreeSet::new(),
             nesting: 0,

@@ -205,6 +205,10 @@ impl<'a> Builder<'a> {
                 let x = self.value(frame, x)?;
                 self.emit(Op::Stop, vec![x], None, span)?
             }
+            ExprKind::Counters(_) => {
+                let ty = self.type_of(frame, expr)?;
+                self.numbered(ty, span)?
+            }
             ExprKind::OneHot(x, _) => {
                 let ty = self.type_of(frame, expr)?;
                 let x = self.value(frame, x)?;

@@ -22,6 +22,7 @@ mod bind;
 mod builder;
 mod call;
 mod conditions;
+mod counters;
 mod einsum;
 mod entry;
 mod expr;

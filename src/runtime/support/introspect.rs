@@ -115,7 +115,7 @@ pub(crate) extern "C" fn attnc_result_type(index: u64, result: u64) -> *const c_
     type_text(entry(index).and_then(|e| nth(e.results.get(), result)).map(|t| t.elem))
 }
 
-fn type_text(code: Option<u64>) -> *const c_char {
+pub(crate) fn type_text(code: Option<u64>) -> *const c_char {
     use crate::abi::elem;
     let text: &[u8] = match code {
         None => return null(),

@@ -2,8 +2,8 @@
 //!
 //! In: the model's descriptor (`../abi.rs`), which the linker places in the same library; calls
 //! from C. Out: a table of functions (`table.rs`), implemented in `api.rs`, `entry.rs`,
-//! `introspect.rs` and `python.rs`. It opens weights, checks the arguments of calls, allocates
-//! memory for the model's plans and runs them. It does not know any tensor operation.
+//! `introspect.rs`, `states.rs` and `python.rs`. It opens weights, checks the arguments of calls,
+//! allocates memory for the model's plans and runs them. It does not know any tensor operation.
 //!
 //! It is a separate `no_std`, `panic = "abort"` crate that needs only libc: `build.rs` compiles it
 //! to one object file, which the compiler embeds. It must not panic on any input: untrusted data is
@@ -48,6 +48,7 @@ mod python;
 mod ranges;
 mod request;
 mod safetensors;
+mod states;
 mod sys;
 mod table;
 mod taps;

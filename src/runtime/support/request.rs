@@ -35,12 +35,18 @@ pub(crate) struct Memory {
 pub(crate) struct Changing(Option<&'static str>);
 
 impl Changing {
+    /// Fails where the states were lost.
+    pub(crate) fn check(&self, what: &str) -> Result<()> {
+        match self.0 {
+            Some(failed) => fail!(States, "{what}: {}", lost(failed)),
+            None => Ok(()),
+        }
+    }
+
     /// A call with valid arguments is about to run.
     pub(crate) fn begin(&mut self, entry: &EntryDesc) -> Result<()> {
         let name = entry.name.get();
-        if let Some(failed) = self.0 {
-            fail!(States, "{name}: {}", lost(failed));
-        }
+        self.check(name)?;
         self.0 = (entry.sets_states != 0).then_some(name);
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::api::*;
 use crate::entry::*;
 use crate::introspect::*;
 use crate::python::{attnc_python_call, attnc_python_capsule};
+use crate::states::*;
 
 /// Defines the table and the names of its functions.
 macro_rules! table {
@@ -83,6 +84,13 @@ table! {
     attnc_call_on_device
     attnc_copy_to_host
     attnc_python_capsule
+    attnc_state_count
+    attnc_state_index
+    attnc_state_name
+    attnc_state_type
+    attnc_state_shape
+    attnc_session_state
+    attnc_session_set_state
 }
 
 // Each function is at the index of its name.

@@ -94,7 +94,9 @@ impl Weights {
             |e: Error| Error { status: e.status, text: alloc::format!("weights file `{}`: {}", Shown(&shown), e.text) };
         let (found, used) = resolve(model, &files).map_err(place)?;
         let mut weights = Weights::none();
-        for (e, _) in files.entries().zip(&used).filter(|(_, used)| !**used) {
+        // A checkpoint of training has states, too.
+        let is_state = |e: &Entry| model.states.get().iter().any(|s| s.name.get() == e.name);
+        for (e, _) in files.entries().zip(&used).filter(|(e, used)| !**used && !is_state(e)) {
             let Some(name) = CText::try_new(&e.name) else { return Err(Error::memory(e.name.len() as u64, NAMES)) };
             push(&mut weights.unused, name, NAMES)?;
         }

@@ -24,6 +24,12 @@ _FUNCTIONS = {
     "session_close": (None, [_POINTER]),
     "session_reset": (_I32, [_POINTER]),
     "session_copy_error": (_U64, [_POINTER, ctypes.c_char_p, _U64]),
+    "state_count": (_U64, []),
+    "state_name": (_TEXT, [_U64]),
+    "state_type": (_TEXT, [_U64]),
+    "state_shape": (_I32, [_U64, ctypes.POINTER(ctypes.c_int64), _U64, ctypes.POINTER(_I32)]),
+    "session_state": (_I32, [_POINTER, _U64, _POINTER, _U64]),
+    "session_set_state": (_I32, [_POINTER, _U64, _POINTER, _U64]),
     "result_shape": (
         _I32,
         [_POINTER, _U64, _U64, _LIST, _U64, ctypes.POINTER(ctypes.c_int64), _U64, ctypes.POINTER(_I32)],
@@ -63,7 +69,16 @@ class _Library:
             # releases the GIL.
             kind = ctypes.PYFUNCTYPE if name.startswith("python_") else ctypes.CFUNCTYPE
             setattr(self, name, kind(result, *arguments)(addresses[_TABLE.index(name)]))
+        self.states = {self.state_name(i).decode(): (i, *self._state(i)) for i in range(self.state_count())}
         self.call = self.python_call if sys.implementation.name == "cpython" else self.call_taps
+
+    def _state(self, index):
+        """Element type and shape of a state."""
+        rank = _I32()
+        self.state_shape(index, None, 0, ctypes.byref(rank))
+        shape = (ctypes.c_int64 * rank.value)()
+        self.state_shape(index, shape, rank.value, None)
+        return self.state_type(index).decode(), tuple(shape)
 
 
 def _load(path):

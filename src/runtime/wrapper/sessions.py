@@ -273,6 +273,38 @@ class _Session(_Streams, _Handle):
         self._with(lambda handle: self._check(self._library.session_reset(handle)))
 
     @property
+    def states(self):
+        """All states by name, as NumPy arrays: copies, to be kept and given to set_states().
+
+        A parameter that is trained is a state, stacked along its arrays of layers: states["h.*.weight"].
+        """
+        return self._with(lambda handle: {name: self._state(handle, name) for name in self._library.states})
+
+    def set_states(self, values):
+        """Sets states to arrays, a dict by name; each has the shape of its state, and a type that NumPy converts safely."""
+
+        def use(handle):
+            for name, value in values.items():
+                if name not in self._library.states:
+                    raise AttncValueError("there is no state %r; the states are %s" % (name, ", ".join(self._library.states) or "none"))
+                state, kind, shape = self._library.states[name]
+                array = np.asarray(value)
+                if array.shape != shape:
+                    raise AttncValueError("state %s: expected the shape %s, found %s" % (name, list(shape), list(array.shape)))
+                if not np.can_cast(array.dtype, _dtype(kind), "same_kind"):
+                    raise AttncValueError("state %s: expected %s, found %s" % (name, kind, array.dtype))
+                array = np.ascontiguousarray(array, _dtype(kind)).reshape(shape)
+                self._check(self._library.session_set_state(handle, state, array.ctypes.data, array.nbytes))
+
+        self._with(use)
+
+    def _state(self, handle, name):
+        state, kind, shape = self._library.states[name]
+        array = np.empty(shape, _dtype(kind))
+        self._check(self._library.session_state(handle, state, array.ctypes.data, array.nbytes))
+        return array
+
+    @property
     def cuda_stream(self):
         """The stream used by calls, as a number; None if the model runs on the CPU."""
         stream = self._with(self._library.session_stream)
@@ -451,6 +483,15 @@ class _Model(_Streams, _Handle):
     def reset(self):
         """Zeroes all states, see Session.reset."""
         self._session().reset()
+
+    @property
+    def states(self):
+        """All states by name, see Session.states."""
+        return self._session().states
+
+    def set_states(self, values):
+        """Sets states to arrays, see Session.set_states."""
+        self._session().set_states(values)
 
     @property
     def device(self):

@@ -141,6 +141,17 @@ impl Session {
         self.queue().wait(what)
     }
 
+    /// Copies to the GPU and waits.
+    ///
+    /// # Safety
+    /// `to` has `bytes` bytes in GPU memory, `from` in host memory.
+    pub(crate) unsafe fn copy_from_host(&self, to: Address, from: *const u8, bytes: u64, what: &str) -> Result<()> {
+        let _entered = self.gpu.enter()?;
+        // SAFETY: by the contract above.
+        unsafe { self.queue().copy_in(to, from, bytes, what)? };
+        self.queue().wait(what)
+    }
+
     /// Creates a timer for launches. The context must be current.
     pub(crate) fn new_timer(gpu: &Arc<Gpu>) -> Result<Timer> {
         // `Drop` destroys the events, also if the second cannot be created.
