@@ -9,8 +9,8 @@ mod values;
 pub use options::{
     BenchOptions, CallOptions, CheckOptions, CompareOptions, CompileOptions, CompletionsOptions, ExplainOptions,
     FixOptions, FmtOptions, FunctionOptions, GenerateOptions, ImportOptions, LearnOptions, ListOptions, MessageOptions,
-    OpsOptions, OptOptions, PassOptions, ProgramOptions, ReduceOptions, RefOptions, RunOptions, StdOptions,
-    TargetOptions,
+    OpsOptions, OptOptions, PassOptions, PlayOptions, ProgramOptions, ReduceOptions, RefOptions, RunOptions,
+    StdOptions, TargetOptions,
 };
 pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
@@ -161,6 +161,7 @@ impl CommandLine {
             | Command::List(_)
             | Command::Lsp { .. }
             | Command::Learn(_)
+            | Command::Play(_)
             | Command::Completions(_) => (None, [].as_slice()),
         };
         let dims = program.iter().flat_map(|program| &program.dims).map(|dim| &dim.name);
@@ -222,6 +223,8 @@ pub enum Command {
     },
     /// Exercises of the course (`docs/book`), judged by the compiler
     Learn(LearnOptions),
+    /// Write, compile and run programs in a local page, beside the course
+    Play(PlayOptions),
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
 }
