@@ -4,14 +4,16 @@
 //! here.
 
 mod options;
+mod play;
 mod values;
 
 pub use options::{
     BenchOptions, CallOptions, CheckOptions, CompareOptions, CompileOptions, CompletionsOptions, ExplainOptions,
     FixOptions, FmtOptions, FunctionOptions, GenerateOptions, ImportOptions, LearnOptions, ListOptions, MessageOptions,
-    OpsOptions, OptOptions, PassOptions, PlayOptions, ProgramOptions, ReduceOptions, RefOptions, RunOptions,
-    StdOptions, TargetOptions,
+    OpsOptions, OptOptions, PassOptions, ProgramOptions, ReduceOptions, RefOptions, RunOptions, StdOptions,
+    TargetOptions,
 };
+pub use play::PlayOptions;
 pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
     MatmulPrecision, MessageFormat, Named, OpsLevel, PrintChanged, StateValue, Stop, Target, WeightPacking,

@@ -31,6 +31,7 @@ mod outputs;
 mod passes;
 mod play;
 mod record;
+mod recorded;
 mod reduce;
 mod reference;
 mod running;
@@ -40,7 +41,6 @@ mod states;
 mod variants;
 
 pub use bench::bench;
-pub use call::run;
 pub use calls::count_calls;
 pub use compare::compare;
 pub use dumps::Dumps;
@@ -55,6 +55,7 @@ pub use ops::ops;
 pub use opt::opt;
 pub use passes::{broken_pass, pass_options};
 pub use play::play;
+pub use recorded::run;
 pub use reduce::reduce;
 pub use reference::{explain, reference};
 pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
@@ -92,16 +93,6 @@ pub fn compile(options: &CompileOptions) -> Result<(), CommandError> {
         session.report_times();
     }
     result
-}
-
-/// Compiles for a record, to which the numbers of a call are added. A program with errors has one.
-fn recorded(s: &mut Session, options: &CompileOptions, values: serde_json::Value) -> Result<(), CommandError> {
-    let out = Outputs::from_options(options).map_err(|message| command_line_error(&message))?;
-    let result = compile_in(s, options, &out);
-    if let Some(record) = &mut s.record {
-        record.values = values;
-    }
-    record::finish(s, &out.of_record(), result)
 }
 
 fn compile_in(s: &mut Session, options: &CompileOptions, out: &Outputs) -> Result<(), CommandError> {

@@ -15,12 +15,10 @@ use super::passes::pass_options;
 use super::running::{Call, Values, call_failed, function, named, parameters, told};
 use super::session::{CommandError, Session, command_line_error, reason, show, tell};
 use super::stages::{self, Tiers};
-use crate::cli::{
-    Backend, CodeBackend, CompileOptions, Cubins, Emit, EmitKind, PassOptions, ProgramOptions, RunOptions,
-};
+use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
 use crate::codegen::Generator;
+use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{driver as codes, weights};
-use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::interface::matches;
 use crate::ir::{self, interp};
 use crate::runtime::descriptor::ModelDescriptor;
@@ -30,55 +28,19 @@ use crate::shape::Elem;
 use crate::tensor::Tensor;
 use crate::tile::{Cpu, WeightChoice, WeightFormat};
 use clap::ValueEnum as _;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
 /// `attnc run FILE`
-pub fn run(options: &RunOptions) -> Result<(), CommandError> {
+pub(super) fn run(options: &RunOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = run_in(&mut session, options);
     let result = session.finish(result);
-    let result = if options.html.is_some() || options.record.is_some() { recorded(options, result) } else { result };
     if options.passes.time_passes {
         session.report_times();
     }
     result
-}
-
-/// Compiles the program once more for its record, and adds the numbers of the call to it. The call
-/// has printed all messages.
-fn recorded(options: &RunOptions, called: Result<(), CommandError>) -> Result<(), CommandError> {
-    if !matches!(called, Ok(()) | Err(CommandError::Program)) {
-        return called;
-    }
-    let pages = [(EmitKind::Html, &options.html), (EmitKind::Record, &options.record)];
-    let emit = pages.into_iter().filter_map(|(kind, path)| Some(Emit { kind, path: Some(path.clone()?) })).collect();
-    let compiled = CompileOptions {
-        file: options.file.clone(),
-        output: None,
-        emit,
-        backend: if options.backend == Backend::Llvm { CodeBackend::Llvm } else { CodeBackend::Cranelift },
-        cubins: Cubins::Auto,
-        kernel: None,
-        function: None,
-        mir_registers: false,
-        asm_bytes: false,
-        debug_lines: false,
-        program: options.program.clone(),
-        target: options.target.clone(),
-        passes: PassOptions { remarks: options.passes.remarks, ..PassOptions::default() },
-        messages: options.messages.clone(),
-    };
-    let values = match called {
-        Ok(()) => super::compare::numbers(&mut Session::new(&options.messages), options).unwrap_or_default(),
-        Err(_) => Value::Null,
-    };
-    let mut session = Session::new(&options.messages);
-    let done = super::recorded(&mut session, &compiled, values);
-    session.diagnostics = Diagnostics::new();
-    session.finish(done).and(called)
 }
 
 fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {

@@ -42,7 +42,7 @@ pub fn play(options: &PlayOptions) -> Result<(), CommandError> {
     server.serve().map_err(|error| environment_error(&format!("cannot serve: {}", reason(&error))))
 }
 
-/// What the page opens first.
+/// The file or lesson that the page opens first.
 fn start(s: &mut Session, options: &PlayOptions) -> Result<Value, CommandError> {
     let Some(name) = &options.program else { return Ok(Value::Null) };
     if name.starts_with('#') {
@@ -111,7 +111,7 @@ fn describe(s: &mut Session, options: &PlayOptions) -> Result<(), CommandError> 
         }
     }
     let model = bindings.entry.clone();
-    // Its messages are those of the second reading.
+    // The messages come from the second reading.
     let mut second = Session::new(&options.messages);
     let described = read_graph(&mut second, path, &bindings, "play")
         .and_then(|graph| stages::describe(&mut second, &graph.interface(), &graph.model, &graph.doc));

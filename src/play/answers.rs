@@ -35,7 +35,7 @@ const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'uns
 const REPORT: &str = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; \
      script-src 'unsafe-inline'; frame-ancestors 'self'";
 
-/// What the answers need.
+/// The state of the server.
 pub(super) struct Service {
     settings: Settings,
     /// One program is compiled or run at a time; diagnostics do not wait for it.
@@ -252,7 +252,7 @@ impl<'a> Call<'a> {
         sizes.collect()
     }
 
-    /// Options of the compiler: those that the page offers.
+    /// Options of the compiler, if the page offers them.
     fn options(&self) -> Result<Vec<String>, Failure> {
         let known = ["-O0", "-O1", "-O2", "--backend=interp", "--target=cuda", "--gpu=sm_80", "--gpu=sm_90a"];
         let given = self.asked["options"].as_array().map(Vec::as_slice).unwrap_or_default();

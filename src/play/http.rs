@@ -165,17 +165,17 @@ fn send(mut stream: impl Write, response: &Response) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Request, Option<u16>> {
+    fn parsed(text: &str) -> Result<Request, Option<u16>> {
         read(text.as_bytes()).map_err(|refusal| refusal.map(|r| r.status))
     }
 
     #[test]
     fn requests_are_read() {
-        let request = of("POST /a/b?c HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi there").unwrap();
+        let request = parsed("POST /a/b?c HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi there").unwrap();
         assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/a/b"));
         assert_eq!((request.header("host"), request.body.as_slice()), (Some("x"), &b"hi"[..]));
         // A header that occurs twice has no value.
-        assert_eq!(of("GET / HTTP/1.1\r\nHost: x\r\nhost: y\r\n\r\n").unwrap().header("host"), None);
+        assert_eq!(parsed("GET / HTTP/1.1\r\nHost: x\r\nhost: y\r\n\r\n").unwrap().header("host"), None);
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
             ("GET / HTTP/1.1\r\n", None),
             ("POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nshort", None),
         ] {
-            assert_eq!(of(text).unwrap_err(), status, "{text:.80}");
+            assert_eq!(parsed(text).unwrap_err(), status, "{text:.80}");
         }
     }
 }

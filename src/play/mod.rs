@@ -33,11 +33,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The largest number of connections at the same time.
 const MAX_CONNECTIONS: usize = 64;
 
-/// What the page is made of.
+/// The content of the page, and the limits of its calls.
 pub struct Settings {
     /// The executable of attnc.
     pub attnc: PathBuf,
-    /// What the page opens first; null for the first chapter.
+    /// The file or lesson that the page opens first; null for the first chapter.
     pub start: Value,
     /// The exercises of the course.
     pub exercises: Value,

@@ -88,7 +88,7 @@ class Browser:
         self.requests.clear()
         self.call("Page.navigate", url=url)
         end = time.time() + 60
-        while not self.value("document.readyState === 'complete' && !!window.report"):
+        while not self.value("document.readyState === 'complete' && !!window.report && !(window.report instanceof Element)"):
             if time.time() > end:
                 raise TimeoutError(f"{path}: the page does not start: {self.errors}")
             time.sleep(0.02)

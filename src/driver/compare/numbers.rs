@@ -3,7 +3,7 @@
 //! In: a program, how it is run, arguments. Out: for each value of graph IR, as written and after
 //! the passes, its range, its first elements, and how far they are from the same value in `f64`,
 //! in units of the running error bound of that value ([`Bounded`]). Values are observed with taps,
-//! which stop some fusions: results are those of the code without.
+//! which stop some fusions; results come from the code without taps.
 
 use super::Inputs;
 use super::judge::{self, Bounds};

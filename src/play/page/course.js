@@ -29,9 +29,9 @@ function link(text, to) {
 
 function fenced(kind, lines) {
   const text = lines.join('\n');
-  if (kind !== 'attn' && kind !== 'text' || kind === 'text' && !/^(module|func)\b/m.test(text)) return make('pre', {}, make('code', {}, text));
+  if (kind !== 'attn' && kind !== 'text' || kind === 'text' && !/^(module|func)\b/m.test(text)) return make('pre', { tabindex: 0 }, make('code', {}, text));
   const open = make('button', { type: 'button', onclick: () => { openProgram(text + '\n', fileOf(text)); showTab('program'); } }, 'Open in the editor');
-  return make('div', { class: 'program' }, make('pre', {}, coloured(text)), kind === 'attn' ? open : '');
+  return make('div', { class: 'program' }, make('pre', { tabindex: 0 }, coloured(text)), kind === 'attn' ? open : '');
 }
 
 const fileOf = (text) => (/^\/\/ ([\w-]+\.(?:attn|air|tir|vir))\s*$/m.exec(text) || [null, 'program.attn'])[1];
@@ -53,7 +53,7 @@ function markdown(text) {
     } else if (line.startsWith('> ')) out.append(make('blockquote', {}, markdown(while_((l) => l.startsWith('>')).map((l) => l.replace(/^> ?/, '')).join('\n'))));
     else if (line.startsWith('|')) {
       const cells = (l) => l.replace(/^\||\|$/g, '').split('|').map((c) => c.trim()), rows = while_((l) => l.startsWith('|'));
-      out.append(make('div', { class: 'scroll' }, make('table', {}, ...rows.filter((_, n) => n !== 1).map((l, n) => make('tr', {}, ...cells(l).map((c) => inline(c, make(n ? 'td' : 'th'))))))));
+      out.append(make('div', { class: 'scroll', tabindex: 0 }, make('table', {}, ...rows.filter((_, n) => n !== 1).map((l, n) => make('tr', {}, ...cells(l).map((c) => inline(c, make(n ? 'td' : 'th'))))))));
     } else if (/^([-*]|\d+\.) /.test(line)) {
       const list = out.appendChild(make(/^\d/.test(line) ? 'ol' : 'ul', { start: /^\d+/.exec(line)?.[0] }));
       while (i < lines.length && /^([-*]|\d+\.) /.test(lines[i])) {
@@ -121,7 +121,7 @@ async function judged(exercise, button, result) {
     if (answer.passed) passed.add(exercise.name);
     // The task, which attnc prints first, is above.
     const said = answer.messages.split(exercise.task).pop().trim();
-    result.replaceChildren(make('p', { class: answer.passed ? 'good' : 'error' }, answer.passed ? 'Passed.' : 'Not yet.'), make('pre', { class: 'messages' }, said));
+    result.replaceChildren(make('p', { class: answer.passed ? 'good' : 'error' }, answer.passed ? 'Passed.' : 'Not yet.'), make('pre', { class: 'messages', tabindex: 0 }, said));
     contents();
   } catch (error) {
     result.replaceChildren(make('p', { class: 'error' }, error.message));

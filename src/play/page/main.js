@@ -74,7 +74,7 @@ async function share() {
   try {
     await navigator.clipboard.writeText(text);
     byId('share').textContent = 'Copied';
-    setTimeout(() => { byId('share').textContent = 'Copy link'; }, 1500);
+    setTimeout(() => { byId('share').textContent = 'Share'; }, 1500);
   } catch {
     window.prompt('This command opens the program:', text);
   }

@@ -80,7 +80,7 @@ function grid(rows, columns, kind, cell) {
     const tr = table.appendChild(make('tr', {}, rows > 1 || columns > 1 ? make('th', { scope: 'row' }, rows > 1 ? String(i) : '') : ''));
     for (let j = 0; j < columns; j++) tr.append(cell(i, j));
   }
-  return make('div', { class: 'scroll' }, table);
+  return make('div', { class: 'scroll', tabindex: kind === 'cells' ? false : 0 }, table);
 }
 
 // The matrices of a tensor: [title, rows, columns, offset] for each.
@@ -138,9 +138,9 @@ function form(trouble, messages = '') {
       field.append(make('label', {}, 'Seed', make('input', { type: 'number', min: 0, value: chosen.seed, onchange: changed((v) => { chosen.seed = Math.max(0, Math.round(Number(v)) || 0); }) })));
     }
     parts.push(field);
-    if (entry) parts.push(...entry.args.map(argument));
+    if (entry) parts.push(make('div', { class: 'arguments' }, ...entry.args.map(argument)));
     if (known.parameters) parts.push(make('p', { class: 'soft' }, 'The weights are random.'));
-    if (messages) parts.push(make('pre', { class: 'messages' }, messages));
+    if (messages) parts.push(make('pre', { class: 'messages', tabindex: 0 }, messages));
   }
   // The form keeps the focus, by the position of the field that had it.
   const fields = () => [...byId('inputs').querySelectorAll('input, select')], at = fields().indexOf(document.activeElement);
@@ -161,7 +161,7 @@ function tables(value, heat) {
       if (x === undefined) return make('td');
       const share = typeof x === 'number' ? Math.abs(x) / most : 0;
       const td = make('td', { title: `row ${i}, column ${j}: ${x}` }, typeof x === 'boolean' ? String(x) : heat ? (typeof x === 'number' ? x.toFixed(2) : x) : short(x));
-      if (heat) td.style.background = `rgba(var(--heat), ${(share * 0.75).toFixed(3)})`;
+      if (heat) td.style.background = `rgba(var(--heat), ${(share * 0.45).toFixed(3)})`;
       if (typeof x === 'string') td.className = 'error';
       return td;
     });
@@ -205,13 +205,14 @@ async function start() {
     const answer = await call('run', { ...program(), function: entry.name, sizes, inputs, seed: chosen.seed, options: [byId('level').value] });
     if (!answer) return;
     const levels = (answer.inner || {}).levels || [], parts = [];
-    if (answer.messages) parts.push(make('pre', { class: 'messages' + (answer.ok ? '' : ' error') }, answer.messages));
+    if (answer.messages) parts.push(make('pre', { tabindex: 0, class: 'messages' + (answer.ok ? '' : ' error') }, answer.messages));
     for (const value of answer.values) parts.push(shownValue(value.name, value, false));
     const written = levels.find((level) => level.name === 'written');
     const weights = written ? written.values.filter((v) => v.op === 'softmax' && v.shape.length > 1 && v.elements.length === count(v.shape)) : [];
     for (const value of weights) parts.push(shownValue(`Attention weights: softmax ${value.name}`, value, true));
     parts.push(verdict(levels));
     box.replaceChildren(...parts);
+    box.scrollIntoView({ block: 'start' });
     if (answer.report) showReport(answer.report, 'with the numbers of the last run');
     tell(answer.ok ? 'It ran.' : 'It failed.');
   } catch (error) {
