@@ -197,7 +197,9 @@ impl Service {
 /// Judges the text as the learner's file of an exercise.
 fn judge(room: &Room<'_>, call: &Call<'_>) -> Result<Value, Failure> {
     let exercise = call.asked["exercise"].as_str().unwrap_or_default();
-    if !exercise.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') || exercise.is_empty() {
+    let is_plain = exercise.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    // An option begins with a dash, an exercise with its number.
+    if !is_plain || !exercise.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(Failure::Malformed("this is not the name of an exercise"));
     }
     room.run(&["learn", "--start", "exercises"], b"")?;

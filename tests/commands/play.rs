@@ -235,7 +235,7 @@ fn programs_are_checked_described_and_run() {
     let request = json!({ "method": "textDocument/codeAction", "params": { "range": { "start": { "line": 0, "character": 0 }, "end": { "line": 9, "character": 0 } } } });
     let answer = server.call(
         "language",
-        &json!({ "text": wrong, "requests": [request, { "method": "textDocument/hover", "params": {} }] }),
+        &json!({ "text": wrong, "requests": [request, { "method": "no/such" }] }),
     );
     assert_eq!(answer["diagnostics"][0]["code"], "E0301", "{answer}");
     assert_eq!(answer["diagnostics"][0]["range"]["start"], json!({ "line": 2, "character": 18 }));
