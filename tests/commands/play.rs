@@ -233,10 +233,7 @@ fn programs_are_checked_described_and_run() {
     let server = Server::start(&[]);
     let wrong = ATTENTION.replace("k.T", "k");
     let request = json!({ "method": "textDocument/codeAction", "params": { "range": { "start": { "line": 0, "character": 0 }, "end": { "line": 9, "character": 0 } } } });
-    let answer = server.call(
-        "language",
-        &json!({ "text": wrong, "requests": [request, { "method": "no/such" }] }),
-    );
+    let answer = server.call("language", &json!({ "text": wrong, "requests": [request, { "method": "no/such" }] }));
     assert_eq!(answer["diagnostics"][0]["code"], "E0301", "{answer}");
     assert_eq!(answer["diagnostics"][0]["range"]["start"], json!({ "line": 2, "character": 18 }));
     assert!(answer["diagnostics"][0]["message"].as_str().unwrap().contains("`k.T` has shape f32[D, T]"), "{answer}");
