@@ -247,12 +247,19 @@ fn programs_are_checked_described_and_run() {
     assert_eq!(found["entries"][0]["symbols"], json!(["S", "T"]));
     assert_eq!(
         found["entries"][0]["args"][1],
-        json!({ "name": "k", "elem": "f32", "dims": ["T", "D"], "shape": [2, 2] })
+        json!({ "name": "k", "elem": "f32", "dims": ["T", "2"], "shape": [2, 2] })
     );
     let open = server.call("interface", &json!({ "text": ATTENTION.replace(" = 2", "") }));
     assert_eq!(open["interface"]["models"][0]["dims"], json!([{ "name": "D", "default": null }]), "{open}");
-    assert_eq!(open["interface"]["entries"], json!([]));
-    assert!(open["messages"].as_str().unwrap().contains("`D`"), "{open}");
+    assert_eq!(open["interface"]["entries"][0]["symbols"], json!(["D", "S", "T"]));
+    // A dimension of a parameter must be bound.
+    let weighted = "model A<D> {\n    w: f32[D]\n    pub fn forward(x: f32[S, D]) -> f32[S, D] { x * w }\n}\n";
+    let open = server.call("interface", &json!({ "text": weighted }));
+    assert_eq!((&open["interface"]["entries"], &open["interface"]["model"]), (&json!([]), &json!("A")));
+    assert!(open["messages"].as_str().unwrap().contains("E0608"), "{open}");
+    let bound = server.call("interface", &json!({ "text": weighted, "dims": { "D": "3" }, "sizes": { "S": 2 } }));
+    assert_eq!(bound["interface"]["entries"][0]["args"][0]["shape"], json!([2, 3]), "{bound}");
+    assert_eq!(bound["interface"]["parameters"], json!(true));
 
     // One query, two keys: weights e^(1/sqrt 2) : 1.
     let inputs = json!({ "q": "[[1, 0]]", "k": "[[1, 0], [0, 1]]", "v": "[[1, 2], [3, 4]]" });

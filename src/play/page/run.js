@@ -129,7 +129,7 @@ function form(trouble, messages = '') {
     const field = make('fieldset');
     if (known.models.length > 1) field.append(select('Model', known.models.map((m) => m.name), known.model, (v) => { chosen.model = v; chosen.entry = null; }));
     for (const d of dims) {
-      const input = make('input', { type: /^\d*$/.test(d.default ?? '') ? 'number' : 'text', min: 0, size: 8, value: chosen.dims[d.name] ?? '', placeholder: d.default ?? 'needed', onchange: changed((v) => { chosen.dims[d.name] = v; }) });
+      const input = make('input', { type: /^\d*$/.test(d.default ?? '') ? 'number' : 'text', min: 0, size: 8, value: chosen.dims[d.name] ?? '', placeholder: d.default ?? 'any', onchange: changed((v) => { chosen.dims[d.name] = v; }) });
       field.append(make('label', {}, d.name, input));
     }
     if (known.entries.length > 1) field.append(select('Function', known.entries.map((e) => e.name), entry.name, (v) => { chosen.entry = v; }));
