@@ -1,12 +1,12 @@
-//! Build script: generates the parsers from `grammar/`, and lists of `src/vector/functions/` and of
-//! the exercises; compiles the support library in `src/runtime/support/`.
+//! Build script: generates the parsers from `grammar/`, and lists of `src/vector/functions/`, of
+//! the exercises and the course; compiles the support library in `src/runtime/support/`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
 fn main() {
-    for made in [parsers(), vector_functions(), exercises(), support_library()] {
+    for made in [parsers(), vector_functions(), exercises(), course(), support_library()] {
         if let Err(error) = made {
             eprintln!("{error}");
             std::process::exit(1);
@@ -61,6 +61,31 @@ fn exercises() -> Result<(), String> {
     list += "];\n";
     let out = env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?;
     fs::write(Path::new(&out).join("exercises.rs"), list).map_err(|e| format!("exercises.rs: {e}"))
+}
+
+/// Lists the texts that `attnc play` shows: `CHAPTERS`, `PICTURES` and `EXAMPLES` have each file's
+/// name, in order, and its text. Pictures keep their extension.
+fn course() -> Result<(), String> {
+    let mut list = String::new();
+    for (constant, folder, wanted) in [
+        ("CHAPTERS", "docs/book/src", "md"),
+        ("PICTURES", "docs/book/src/pictures", "svg"),
+        ("EXAMPLES", "examples", "attn"),
+    ] {
+        println!("cargo:rerun-if-changed={folder}");
+        list += &format!("const {constant}: &[(&str, &str)] = &[\n");
+        let mut files = sorted(Path::new(folder))?;
+        files.retain(|path| path.extension().is_some_and(|ending| ending == wanted));
+        for path in files {
+            let name = if wanted == "svg" { path.file_name() } else { path.file_stem() };
+            let name = name.and_then(|s| s.to_str()).ok_or("a file name that is not UTF-8")?;
+            let path = fs::canonicalize(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            list += &format!("    ({name:?}, include_str!({:?})),\n", path.display().to_string());
+        }
+        list += "];\n";
+    }
+    let out = env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?;
+    fs::write(Path::new(&out).join("course.rs"), list).map_err(|e| format!("course.rs: {e}"))
 }
 
 /// The entries of a folder, sorted.

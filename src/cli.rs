@@ -4,6 +4,7 @@
 //! here.
 
 mod options;
+mod play;
 mod train;
 mod values;
 
@@ -13,6 +14,7 @@ pub use options::{
     OpsOptions, OptOptions, PassOptions, ProgramOptions, ReduceOptions, RefOptions, RunOptions, StdOptions,
     TargetOptions,
 };
+pub use play::PlayOptions;
 pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
     MatmulPrecision, MessageFormat, Named, OpsLevel, PrintChanged, StateValue, Stop, Target, WeightPacking,
@@ -165,6 +167,7 @@ impl CommandLine {
             | Command::List(_)
             | Command::Lsp { .. }
             | Command::Learn(_)
+            | Command::Play(_)
             | Command::Completions(_) => (None, [].as_slice()),
         };
         let dims = program.iter().flat_map(|program| &program.dims).map(|dim| &dim.name);
@@ -228,6 +231,8 @@ pub enum Command {
     },
     /// Exercises of the course (`docs/book`), judged by the compiler
     Learn(LearnOptions),
+    /// Write, compile and run programs in a local page, beside the course
+    Play(PlayOptions),
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
 }

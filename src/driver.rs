@@ -29,7 +29,9 @@ mod ops;
 mod opt;
 mod outputs;
 mod passes;
+mod play;
 mod record;
+mod recorded;
 mod reduce;
 mod reference;
 mod running;
@@ -40,7 +42,6 @@ mod train;
 mod variants;
 
 pub use bench::bench;
-pub use call::run;
 pub use calls::count_calls;
 pub use compare::compare;
 pub use dumps::Dumps;
@@ -54,6 +55,8 @@ use observed::Observed;
 pub use ops::ops;
 pub use opt::opt;
 pub use passes::{broken_pass, pass_options};
+pub use play::play;
+pub use recorded::run;
 pub use reduce::reduce;
 pub use reference::{explain, reference};
 pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
@@ -67,7 +70,7 @@ use crate::record::Format;
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::source::FileId;
 use crate::tile::Cpu;
-use crate::types::typed::LayerKind;
+use crate::types::typed::{LayerKind, Program};
 use crate::types::{self, modules};
 use crate::vector::routine;
 use crate::{ir, runtime, syntax, tile};
@@ -358,8 +361,7 @@ pub fn check_file(s: &mut Session, file: FileId, path: &Path, bindings: &Program
         Source::Vector => return stages::vector_text(s, file).map(|_| ()),
         Source::Clif => return stages::clif_text(s, file, Arch::host()).map(|_| ()),
     }
-    let mut tree = stages::parse(s, file);
-    let program = stages::check(s, &mut tree, bindings);
+    let program = front_end(s, file, bindings);
     s.stop_on_errors()?;
     // Some errors are found only when a model is bound and lowered. A file without models is valid.
     let mut bindings = bindings.clone();
@@ -375,6 +377,12 @@ pub fn check_file(s: &mut Session, file: FileId, path: &Path, bindings: &Program
         stages::check_gradients(s, module)?;
     }
     Ok(())
+}
+
+/// All checks of a program that do not depend on which model is compiled.
+fn front_end(s: &mut Session, file: FileId, bindings: &ProgramOptions) -> Program {
+    let mut tree = stages::parse(s, file);
+    stages::check(s, &mut tree, bindings)
 }
 
 /// `attnc std MODULE`: prints a module of the standard library, or the names of all modules.

@@ -30,7 +30,7 @@
 //!
 //! | folder | what lives there | what it imports | what it must not know |
 //! |---|---|---|---|
-//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `format`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `lsp`, `observe`, `passes`, `ptx`, `random`, `record`, `reference`, `report`, `runtime`, `shape`, `simulated`, `source`, `ssa`, `stack`, `svg`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `format`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `lsp`, `observe`, `passes`, `play`, `ptx`, `random`, `record`, `reference`, `report`, `runtime`, `shape`, `simulated`, `source`, `ssa`, `stack`, `svg`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
 //! | `cli` | the command line: options, their values and help | `diagnostics`, `shape::Elem` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
 //! | `format` | the formatter: a program in, the same program in the style of the examples out | `diagnostics`, `source`, `syntax` | types |
@@ -53,6 +53,7 @@
 //! | `record` | the record of a compilation (`--emit record`): all stages as data, and the relation between their lines |  | any stage |
 //! | `reference` | the language reference: entries as text (`language.txt`), the standard library by signature | `diagnostics`, `shape`, `source`, `syntax`, `types` | bodies, IR |
 //! | `report` | the page that shows a record (`--emit html`) |  | any stage |
+//! | `play` | a local page to write and run programs: its server, its scripts, the editor | `files`, `runtime`, `tensor` | any stage: it runs attnc as a child |
 //! | `diagnostics` | messages as data, suggested fixes, codes with explanations, rendering | `source` | any stage |
 //! | `source` | source texts, spans, and the locations that instructions carry |  | tokens, trees, IR |
 //! | `shape` | element types, dimensions in canonical form, facts about them |  | source, IR, machines |
@@ -130,6 +131,7 @@ pub mod lsp;
 pub mod observe;
 pub mod panics;
 pub mod passes;
+pub mod play;
 pub mod ptx;
 pub mod random;
 pub mod record;

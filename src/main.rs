@@ -54,6 +54,7 @@ fn run() -> u8 {
         Command::List(options) => driver::list(&options),
         Command::Ops(options) => driver::ops(&options),
         Command::Learn(options) => driver::learn(&options),
+        Command::Play(options) => driver::play(&options),
         Command::Completions(options) => driver::completions(&options),
         Command::Std(options) => driver::standard_library(&options),
         Command::Function(options) => driver::function(&options),

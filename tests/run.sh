@@ -39,6 +39,13 @@ live=report)
     echo "tests/run.sh: there is no Chromium; reports are not opened"
     exit 0
     ;;
+live=play)
+    # The page of attnc play in a browser: type, fix, run, look.
+    python3 tests/report/play.py "$ATTNC" >/dev/null || status=$?
+    [ "${status:-0}" = 3 ] || exit "${status:-0}"
+    echo "tests/run.sh: there is no Chromium; the page of attnc play is not used"
+    exit 0
+    ;;
 live=editors)
     # The extension for VS Code, packaged, and what it starts; the grammar for tree-sitter, if its comparison has been compiled.
     mutants=0
@@ -120,7 +127,7 @@ for name in compiled ptx commands compile_scaling random cuda; do
     grep "/$name-[^/]*$" "$out/programs" || echo "tests/run.sh: no program $name" >&2
 done >"$out/jobs"
 [ -z "$features" ] || echo tests/llvm.sh >>"$out/jobs"
-printf '%s\n' live=speed live=report live=minilm live=voice live=editors live=python live=book comments >>"$out/jobs"
+printf '%s\n' live=speed live=report live=play live=minilm live=voice live=editors live=python live=book comments >>"$out/jobs"
 grep -vxFf "$out/jobs" "$out/programs" >>"$out/jobs"
 
 # shellcheck disable=SC2016

@@ -243,6 +243,13 @@ pub struct RunOptions {
     /// instead of a summary
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
+    /// Also write the report with the numbers of this call, a page for a browser: the range of each
+    /// value of graph IR, and its distance from the value in f64
+    #[arg(long, value_name = "PATH")]
+    pub html: Option<PathBuf>,
+    /// Also write the record with these numbers, which the report shows
+    #[arg(long, value_name = "PATH")]
+    pub record: Option<PathBuf>,
     /// How to run the program
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
     pub backend: Backend,

@@ -33,7 +33,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// `attnc run FILE`
-pub fn run(options: &RunOptions) -> Result<(), CommandError> {
+pub(super) fn run(options: &RunOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = run_in(&mut session, options);
     let result = session.finish(result);
@@ -49,6 +49,9 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
         results_agree(path).map_err(|message| command_line_error(&message))?;
     }
 
+    if (options.html.is_some() || options.record.is_some()) && options.file == Path::new("-") {
+        return Err(command_line_error("`--html` and `--record` read the program again: it must be a file"));
+    }
     if options.schedule.is_some() && options.backend != Backend::PtxSim {
         return Err(command_line_error("`--schedule` draws a kernel on the simulator: add `--backend ptx-sim`"));
     }

@@ -24,6 +24,7 @@
 //! source. A value that agrees cuts this way off.
 
 mod judge;
+mod numbers;
 mod pairs;
 mod report;
 mod run;
@@ -40,6 +41,7 @@ use super::stages;
 use crate::cli::{Backend, CompareOptions};
 use crate::files::Folder;
 use crate::tensor::Tensor;
+pub(super) use numbers::numbers;
 use report::Report;
 use side::Side;
 use std::path::PathBuf;

@@ -11,6 +11,7 @@ use super::session::{CommandError, Session, command_line_error, environment_erro
 use super::state_of;
 use crate::cli::LearnOptions;
 use exercise::{Exercise, exercises};
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -93,6 +94,18 @@ fn find<'a>(all: &'a [Exercise], name: &str) -> Result<&'a Exercise, CommandErro
         };
         command_line_error(&text)
     })
+}
+
+/// The exercises for a page: those about attnc itself, which need its source, have no `text`.
+pub(super) fn exercise_list() -> Value {
+    let one = |e: Exercise| {
+        let text = e.files.iter().find(|(name, _)| *name == e.file && e.source.is_none()).map(|(_, text)| text);
+        json!({
+            "name": e.name, "title": e.title, "chapter": e.chapter, "task": e.task.trim(), "hints": e.hints,
+            "file": e.file, "text": text,
+        })
+    };
+    exercises().into_iter().map(one).collect()
 }
 
 /// A line for each exercise, and how to begin.

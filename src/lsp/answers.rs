@@ -52,6 +52,11 @@ pub(super) fn diagnostics(document: &Document, uri: &str) -> Value {
     document.analysis().found.sorted().into_iter().map(|one| diagnostic(document, uri, one)).collect()
 }
 
+/// The same for a client that asks.
+pub(super) fn report(document: &Document, uri: &str, _params: &Value) -> Value {
+    json!({ "kind": "full", "items": diagnostics(document, uri) })
+}
+
 fn diagnostic(document: &Document, uri: &str, one: &Diagnostic) -> Value {
     let place = one.primary.as_ref().map(|label| label.span).filter(|span| span.file == FILE);
     let related = one.secondary.iter().filter(|label| label.span.file == FILE && !label.text.is_empty());

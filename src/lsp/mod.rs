@@ -138,6 +138,8 @@ impl<W: Write> Server<W> {
     /// Answers a request about a document; for an unknown document the answer is null.
     fn request(&mut self, id: &Value, method: &str, params: &Value) -> io::Result<()> {
         let answer: fn(&Document, &str, &Value) -> Value = match method {
+            // Not among the capabilities: an editor would show each diagnostic twice.
+            "textDocument/diagnostic" => answers::report,
             "textDocument/formatting" => answers::formatting,
             "textDocument/codeAction" => answers::code_actions,
             "textDocument/documentSymbol" => answers::symbols,

@@ -101,6 +101,8 @@ pub struct Record {
     pub operations: BTreeMap<Format, BTreeSet<(String, usize, u32)>>,
     /// The measurements of `attnc bench`; null without them.
     pub measured: Value,
+    /// The numbers of a run (`attnc run --record`); null without them.
+    pub values: Value,
     remarks: Vec<Remark>,
     levels: Vec<Level>,
     lines: Lines,
@@ -229,6 +231,7 @@ impl Record {
             "texts": texts,
             "kernels": self.kernels(),
             "measured": self.measured,
+            "values": self.values,
             "plans": self.plans.iter().map(|p| p.json(self)).collect::<Vec<_>>(),
         });
         format!("{document}\n")

@@ -1,6 +1,6 @@
 // What is below the columns: the history of the selected value, remarks, memory, costs, keys.
 let panel = 'value';
-const PANELS = { value: ['Selected', valuePanel], remarks: ['Remarks', remarksPanel], memory: ['Memory', memoryPanel], costs: ['Costs', costsPanel], about: ['Keys and sizes', aboutPanel] };
+const PANELS = { value: ['Selected', valuePanel], ...(R.values ? { numbers: ['Numbers', numbersPanel] } : {}), remarks: ['Remarks', remarksPanel], memory: ['Memory', memoryPanel], costs: ['Costs', costsPanel], about: ['Keys and sizes', aboutPanel] };
 const count = (n, word) => `${n.toLocaleString('en')} ${word}${n === 1 ? '' : 's'}`;
 const bytes = (n) => n == null ? '?' : n < 10240 ? n + ' B' : n < 1 << 23 ? (n / 1024).toFixed(0) + ' KiB' : n < 2 ** 33 ? (n / 2 ** 20).toFixed(0) + ' MiB' : (n / 2 ** 30).toFixed(1) + ' GiB';
 const where = (p) => `${R.files[p[0]].name.split('/').pop()}:${p[1]}:${p[2]}`;
@@ -61,7 +61,7 @@ function valuePanel() {
     if (go) b.addEventListener('click', () => goTo(...go)); else b.disabled = true;
     item.append(b);
   }
-  return [make('p', {}, s.name ? `${s.name} of ${s.part}` : s.row.text.trim()), list];
+  return [make('p', {}, s.name ? `${s.name} of ${s.part}` : s.row.text.trim()), ...numbersOf(s), list];
 }
 
 function table(heads, rows, classes = []) {
@@ -180,7 +180,7 @@ function start() {
     showPanel(all[(i + way + all.length) % all.length]);
     byId('panel-' + panel).focus();
   });
-  showPanel(R.diagnostics.some((d) => d.level === 'error') ? 'remarks' : 'value');
+  showPanel(R.diagnostics.some((d) => d.level === 'error') ? 'remarks' : firstWrong() ? 'numbers' : 'value');
 }
 start();
 // For tests: what is marked, by column.

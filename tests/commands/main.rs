@@ -22,6 +22,7 @@ mod learn;
 mod lsp;
 mod lsp_names;
 mod outputs;
+mod play;
 mod reduce;
 mod run_arguments;
 mod run_calls;

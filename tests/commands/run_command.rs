@@ -464,3 +464,38 @@ fn a_file_of_another_type_is_told_all_that_can_be_read() {
         assert!(message.split([' ', ',']).any(|word| word == ty), "{ty} is not in: {message}");
     }
 }
+
+#[test]
+fn the_record_of_a_call_has_its_numbers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (program, record, html) = (path("m.attn"), path("m.json"), path("m.html"));
+    let written =
+        "model M {\n    pub fn forward(x: f32[S]) -> f32[S] {\n        let y = x * 3\n        1 / (y - y)\n    }\n}\n";
+    std::fs::write(&program, written).expect("a program");
+    let outputs = ["--record", &record, "--html", &html];
+    let run = |more: &[&str]| {
+        attnc(&[&["run", program.as_str(), "-O0", "--error-format=human"], more, &outputs[..]].concat())
+    };
+    let (code, stdout, stderr) = run(&["--input", "x=[1, -2]"]);
+    assert!(code == 0 && stderr.is_empty() && stdout.contains("[inf, inf]"), "{code} {stdout} {stderr}");
+    let read =
+        || -> serde_json::Value { serde_json::from_slice(&std::fs::read(&record).expect("a record")).expect("JSON") };
+    let level = read()["values"]["levels"][1].clone();
+    let values = level["values"].as_array().expect("values");
+    let fields =
+        |n: usize| ["op", "least", "most", "infinite", "nan", "outside"].map(|field| values[n][field].to_string());
+    assert_eq!(fields(0), ["\"mul\"", "-6.0", "3.0", "0", "0", "0"]);
+    assert_eq!(fields(1)[1..], ["0.0", "0.0", "0", "0", "0"]);
+    // 1 / 0 has no bound, since a difference of 0 may be anything small.
+    assert_eq!(
+        (&fields(2)[1..4], values[2]["unbounded"].as_u64()),
+        (&["null", "null", "2"].map(String::from)[..], Some(2))
+    );
+    assert!(std::fs::read_to_string(&html).expect("a page").contains("attnc-record"));
+    // A call that fails has a record without numbers, and says so once.
+    let (code, _, stderr) = run(&["--input", "x=[[1]]"]);
+    assert!(code == 1 && stderr.matches("error[").count() == 1 && read()["values"].is_null(), "{code} {stderr}");
+    let (code, _, stderr) = attnc(&["run", "-", "--random", "--record", &record]);
+    assert!(code == 2 && stderr.contains("it must be a file"), "{code} {stderr}");
+}

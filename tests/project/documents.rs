@@ -272,6 +272,7 @@ fn flags_exist() {
         "function",
         "completions",
         "learn",
+        "play",
     ] {
         help += &place.run("attnc", &["help", command]).1;
     }

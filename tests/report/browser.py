@@ -1,6 +1,6 @@
 """Chromium without a window, driven over its debugging pipe: the standard library is enough.
 
-In: the path of a page. Out: results of expressions in it, requests that it made, screenshots."""
+In: the path of a page, or an address of this machine. Out: results of expressions in it, requests that it made, screenshots."""
 
 import base64
 import json
@@ -82,9 +82,13 @@ class Browser:
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
                   {"name": "prefers-reduced-motion", "value": "reduce"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
-        self.call("Page.navigate", url=f"file://{os.path.abspath(path)}")
+        url = path if str(path).startswith("http://") else f"file://{os.path.abspath(path)}"
+        # Another fragment alone would not load the page again.
+        self.call("Page.navigate", url="about:blank")
+        self.requests.clear()
+        self.call("Page.navigate", url=url)
         end = time.time() + 60
-        while not self.value("document.readyState === 'complete' && !!window.report"):
+        while not self.value("document.readyState === 'complete' && !!window.report && !(window.report instanceof Element)"):
             if time.time() > end:
                 raise TimeoutError(f"{path}: the page does not start: {self.errors}")
             time.sleep(0.02)

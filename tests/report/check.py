@@ -16,6 +16,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from browser import Browser, chromium  # noqa: E402
+from records import valid  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAME = re.compile(r"%[A-Za-z0-9_.]+")
@@ -259,6 +260,37 @@ def measured(browser, attnc, folder):
     assert browser.requests == [f"file://{html}"] and not browser.errors, (browser.requests, browser.errors)
 
 
+def numbers(browser, attnc, folder):
+    """The page of `attnc run` shows each value with its range; the weights of two equal keys are 0.5; a value that is out
+    of its bound is named."""
+    program, html, record = folder / "call.attn", folder / "call.html", folder / "call.json"
+    program.write_text("model M {\n    pub fn forward(q: f32[S, D], k: f32[T, D]) -> f32[S, T] { softmax(q @ k.T) }\n}\n")
+    subprocess.run([attnc, "run", program, "--input", "q=[[1, 2]]", "--input", "k=[[3, 4], [3, 4]]", "--html", html,
+                    "--record", record], check=True, capture_output=True)
+    data = json.loads(record.read_text())
+    schema = json.loads((ROOT / "src/record/schema.json").read_text())
+    assert (error := valid(data, schema, schema)) is None, error
+    weights = next(v for v in data["values"]["levels"][0]["values"] if v["op"] == "softmax")
+    assert weights["elements"] == [0.5, 0.5] and weights["least"] == 0.5 == weights["most"], weights
+    scores = next(v for v in data["values"]["levels"][0]["values"] if v["op"] == "matmul")
+    assert scores["elements"] == [11, 11] and scores["outside"] == scores["nan"] == 0, scores
+    browser.open(html)
+    browser.value("showPanel('numbers')")
+    rows = browser.value("[...document.querySelector('#panel table tbody').rows].map((r) => [...r.cells].map((c) => c.textContent))")
+    assert [row[0] for row in rows] == [v["name"] for v in data["values"]["levels"][0]["values"]], rows
+    assert rows[1][1:4] == ["matmul", "f32[1, 2]", "11 to 11"], rows
+    assert "within their error bounds" in browser.value("document.getElementById('panel').textContent")
+    browser.value("document.querySelector('#panel table button').click()")
+    assert browser.value("active.key") == "graph"
+    # A wrong number in the record.
+    wrong = html.read_text().replace('"outside":0', '"outside":1', 1)
+    html.write_text(wrong)
+    browser.open(html)
+    shown = browser.value("document.getElementById('panel').textContent")
+    assert f"{rows[0][0]} is the first value outside of its error bound" in shown, shown
+    assert browser.value("document.querySelectorAll('tr.wrong').length") == 1 and not browser.errors, browser.errors
+
+
 def screens(browser, page, folder):
     for width, height in [(1280, 800), (390, 800)]:
         for dark in [False, True]:
@@ -326,6 +358,7 @@ def main():
             golden(browser, folder / "report.html", folder)
             errors(browser, attnc, folder)
             measured(browser, attnc, folder)
+            numbers(browser, attnc, folder)
             if "--screens" in sys.argv:
                 out = pathlib.Path(sys.argv[sys.argv.index("--screens") + 1])
                 out.mkdir(parents=True, exist_ok=True)

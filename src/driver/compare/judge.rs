@@ -130,7 +130,7 @@ fn unit(reference: Option<Bounded>, other: Option<Bounded>, without: f64) -> f64
 }
 
 /// The bounded value of an element.
-fn element(bounds: Bounds<'_>, at: usize) -> Option<Bounded> {
+pub(super) fn element(bounds: Bounds<'_>, at: usize) -> Option<Bounded> {
     let mut found = match &bounds.array.data {
         Data::Float(list) => *list.get(at)?,
         Data::Int(list) => Bounded::exact(*list.get(at)? as f64),

@@ -36,8 +36,9 @@ pub(super) struct Exercise {
     /// All files of its folder, with their texts.
     pub(super) files: &'static [(&'static str, &'static str)],
     /// The paragraphs of the task.
-    task: String,
-    hints: Vec<String>,
+    pub(super) task: String,
+    /// In order.
+    pub(super) hints: Vec<String>,
     /// The conditions, in order.
     pub(super) judgements: Vec<Judgement>,
 }
