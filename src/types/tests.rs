@@ -51,6 +51,15 @@ fn modules_that_modules_use() {
     assert!(shown.contains("the module `random` is not used here"), "{shown}");
 }
 
+/// Settings for snapshots that hold an input and an output.
+fn snapshot(name: &str, input: &str, output: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/types"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, format!("{}\n---\n{}", input.trim_end(), output.trim_end())));
+}
+
 #[test]
 fn typed_programs_as_text() {
     for name in ["02_self_attention", "08_gpt2"] {
