@@ -209,7 +209,7 @@ fn what_does_not_fit_is_refused() {
         (&["small.attn", "--size", "S=3,U=4"], 2, "`forward` has no run-time dimension `U`"),
         (&["small.attn", "--size", "D=4"], 2, "are bound with `--dim`"),
         (&["small.attn", "--size", "S=3,T=4,S=5"], 2, "given twice"),
-        (&["small.attn", "--size", "S=99999999999,T=1"], 2, "cannot be counted"),
+        (&["small.attn", "--size", "S=99999999999,T=1"], 2, "too large shape"),
         (&["small.attn", "--size", "S=3,T=4", "--function", "backward"], 2, "no entry point `backward`"),
         (&["small.attn", "--size", "S=3,T=4", "--weights", "absent.safetensors"], 3, "E0801"),
         (&["small.attn", "--size", "S=3,T=4", "--weights", "empty.safetensors"], 3, "E0801"),

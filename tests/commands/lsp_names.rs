@@ -44,7 +44,8 @@ fn at(uri: &str, place: &Value) -> Value {
 /// Is a name without a definition one of the language, of its library, or of an operation's arguments?
 fn is_of_language(text: &str, name: &Name) -> bool {
     let (before, after) = (&text[..name.at], &text[name.at + name.text.len()..]);
-    let words = ["use", "std", "layer", "model", "rule", "train", "state", "tap", "reset", "dim", "name", "T", "_"];
+    let words =
+        ["use", "std", "layer", "model", "rule", "train", "state", "tap", "reset", "dim", "name", "rank", "T", "_"];
     let declared =
         |module: &str| module.contains(&format!("fn {}(", name.text)) || module.contains(&format!(" {}: ", name.text));
     words.contains(&name.text.as_str())

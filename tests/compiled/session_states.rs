@@ -72,14 +72,15 @@ fn a_session_goes_on_where_another_one_was() {
     let mut first = model.session().expect("a session");
     assert_eq!(first.state("b").expect("a state").to_f64(), params["b"].to_f64());
     for _ in 0..3 {
-        first.call(learn, &[x.clone()]).expect("a step");
+        first.call(learn, std::slice::from_ref(&x)).expect("a step");
     }
     let kept: Vec<(String, Tensor)> =
         states.iter().map(|s| (s.name.clone(), first.state(&s.name).expect("a state"))).collect();
     let mut second = model.session().expect("a session");
     kept.iter().for_each(|(name, tensor)| second.set_state(name, tensor).expect("a state"));
     for _ in 0..3 {
-        let both = [&mut first, &mut second].map(|session| session.call(learn, &[x.clone()]).expect("a step"));
+        let both =
+            [&mut first, &mut second].map(|session| session.call(learn, std::slice::from_ref(&x)).expect("a step"));
         assert_eq!(both[0][0].bytes(), both[1][0].bytes());
     }
     for s in &states {

@@ -129,7 +129,7 @@ fn product(a: &[f64], b: &[f64], n: usize, k: usize) -> Vec<f64> {
 }
 
 fn muon(rate: f64, momentum: f64, decay: f64) -> Rule {
-    let mut m = vec![0.0; I * O];
+    let mut m = [0.0; I * O];
     Box::new(move |p, g, _| {
         m.iter_mut().zip(g).for_each(|(m, g)| *m = momentum * *m + (1.0 - momentum) * g);
         let u: Vec<f64> = m.iter().zip(g).map(|(m, g)| momentum * m + (1.0 - momentum) * g).collect();

@@ -18,8 +18,10 @@ pub(super) fn picture(losses: &[(u64, f32)], held_out: &[(u64, f32)]) -> String 
     let all = || drawn.iter().chain(&held).copied();
     let last = all().map(|(x, _)| x).fold(1.0, f64::max);
     let (low, high) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (_, y)| (a.min(y), b.max(y)));
+    // Without a finite loss, the axis is from 0 to 1.
+    let (low, high) = if high >= low { (low, high) } else { (0.0, 1.0) };
     let step = tick(if high > low { high - low } else { high.abs().max(1.0) });
-    let (low, high) = if high >= low { ((low / step).floor() * step, (high / step).ceil() * step) } else { (0.0, 1.0) };
+    let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
     let high = if high > low { high } else { low + step };
     let (left, top, right, bottom) = FRAME;
     let x = |at: f64| left + (right - left) * at / last;
