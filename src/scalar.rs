@@ -172,6 +172,15 @@ impl Scalar {
         }
     }
 
+    /// The zero of a type.
+    pub fn zero(elem: Elem) -> Scalar {
+        match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => Scalar::Float(0.0),
+            Elem::I8 | Elem::I32 | Elem::I64 => Scalar::Int(0),
+            Elem::Bool => Scalar::Bool(false),
+        }
+    }
+
     /// The result of an empty reduction: for `max` and `min` of integers the least or greatest
     /// value of the type.
     pub fn identity(kind: ReduceKind, elem: Elem) -> Scalar {

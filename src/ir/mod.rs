@@ -34,7 +34,7 @@ pub use graphviz::dot;
 pub use needed::needed_without_taps;
 pub(crate) use op::mask_operands;
 pub use op::{Class, FusionKind, MaskKind, Op};
-pub use ranges::in_range;
+pub use ranges::{bound_of_counter, in_range};
 pub use rules::result_type;
 pub use signature::{entries, run_time_dims, sets_states, tap_patterns, taps};
 pub use verify::{Errors, Verified, verify};

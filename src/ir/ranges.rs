@@ -73,18 +73,30 @@ fn guarded(f: &Function, cfg: &Cfg, at: Block, header: Block, counter: Value, ex
     let body = then.block;
     // The branch on the comparison must be the only edge into the body.
     let alone = cfg.predecessors(body) == [header] && otherwise.block != body;
-    let Some((_, compare)) = f.definition(*condition) else { return false };
+    let below = bound(f, *condition, counter);
+    alone && cfg.dominates(body, at) && below.is_some_and(|bound| bound.at_most_by_form(extent))
+}
+
+/// The bound that a loop's header finds a counter of the loop below, in the blocks in which the
+/// counter is in range; `None` if there is none.
+pub fn bound_of_counter(f: &Function, cfg: &Cfg, at: Block, header: Block, counter: Value) -> Option<Dim> {
+    let Terminator::BrIf { condition, .. } = f.block(header).terminator else { return None };
+    bound(f, condition, counter).filter(|bound| in_range(f, cfg, at, counter, bound))
+}
+
+/// The `n` of a condition `counter < n`, if it is a dimension.
+fn bound(f: &Function, condition: Value, counter: Value) -> Option<Dim> {
+    let (_, compare) = f.definition(condition)?;
     let bound = match (&compare.op, compare.operands.as_slice()) {
         (Op::Compare(CmpOp::Lt), [a, b]) if *a == counter => *b,
         (Op::Compare(CmpOp::Gt), [a, b]) if *b == counter => *a,
-        _ => return false,
+        _ => return None,
     };
-    let bound = match (number(f, bound), f.definition(bound).map(|(_, d)| &d.op)) {
-        (Some(n), _) => Dim::from(n),
-        (None, Some(Op::DimValue(d))) => d.clone(),
-        (None, _) => return false,
-    };
-    alone && cfg.dominates(body, at) && bound.at_most_by_form(extent)
+    match (number(f, bound), f.definition(bound).map(|(_, d)| &d.op)) {
+        (Some(n), _) => Some(Dim::from(n)),
+        (None, Some(Op::DimValue(d))) => Some(d.clone()),
+        (None, _) => None,
+    }
 }
 
 #[cfg(test)]

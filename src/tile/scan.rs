@@ -53,14 +53,10 @@ pub(crate) fn two_sum(kb: &mut KernelBuilder, a: Value, b: Value) -> (Value, Val
     (sum, kb.binary(BinaryOp::Add, a, b))
 }
 
-fn zero(elem: Elem) -> Scalar {
-    if elem.is_float() { Scalar::Float(0.0) } else { Scalar::Int(0) }
-}
-
 /// Initial sums of 0; for floats followed by a second tile, the accumulated rounding errors.
 fn no_sums(kb: &mut KernelBuilder, elem: Elem, rows: Extent, cols: Extent) -> Vec<Value> {
     let count = if elem.is_float() { 2 } else { 1 };
-    (0..count).map(|_| kb.full(zero(elem), elem, rows, cols)).collect()
+    (0..count).map(|_| kb.full(Scalar::zero(elem), elem, rows, cols)).collect()
 }
 
 /// Adds a term to the sums.
@@ -201,7 +197,7 @@ fn those_before(
     let own_at = kb.iota(0, own, Elem::I32, rows, ONE);
     let other_at = kb.iota(1, other, Elem::I32, ONE, cols);
     let counts = kb.compare(op, other_at, own_at);
-    let none = kb.scalar(zero(elem), elem);
+    let none = kb.scalar(Scalar::zero(elem), elem);
     kb.select(counts, row, none)
 }
 

@@ -14,7 +14,6 @@ use super::values::{Ty, TypedExpr, is_large, scalar};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::scalar::Scalar;
-use crate::shape::Elem;
 use crate::source::Span;
 use crate::syntax::ast;
 
@@ -52,12 +51,8 @@ impl Body<'_> {
                     );
                     return None;
                 };
-                let zero = match tensor.elem {
-                    Elem::Bool => Scalar::Bool(false),
-                    elem if elem.is_float() => Scalar::Float(0.0),
-                    _ => Scalar::Int(0),
-                };
-                let scalar = Expr { kind: ExprKind::Const(zero), ty: scalar(tensor.elem), span: name.span };
+                let zero = ExprKind::Const(Scalar::zero(tensor.elem));
+                let scalar = Expr { kind: zero, ty: scalar(tensor.elem), span: name.span };
                 let kind = ExprKind::Full(Box::new(scalar));
                 let value = Expr { kind, ty: Type::Tensor(tensor), span: name.span };
                 Some(StmtKind::SetState { field, value })

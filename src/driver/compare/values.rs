@@ -5,8 +5,7 @@
 //! a loop with a counter the values of all iterations are stacked; in another one the last is
 //! seen. Constants, parameters and the arguments of blocks are not watched.
 
-use crate::ir::{self, Cfg, Function, Inst, Loc, Op, Terminator, Type, Value, ValueDef, in_range};
-use crate::scalar::CmpOp;
+use crate::ir::{self, Cfg, Function, Inst, Loc, Op, Terminator, Type, Value, bound_of_counter};
 use crate::shape::{Dim, Elem};
 use crate::tile::{self, ParamMode, PlanOp, PlanVariant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +102,11 @@ pub(super) fn watch(module: &ir::Module) -> (ir::Module, BTreeMap<String, Values
     if ir::verify(&watched).is_ok() { (watched, all) } else { (module.clone(), BTreeMap::new()) }
 }
 
+/// A location with its file; empty if it is unknown.
+fn place(loc: Loc, own: &str, files: &[String]) -> String {
+    if loc.line > 0 { loc.text(own, files) } else { String::new() }
+}
+
 /// A line without its location.
 fn line_of(line: &str) -> String {
     let line = line.split(" loc(").next().unwrap_or(line);
@@ -151,7 +155,7 @@ fn taps(module: &ir::Module, base: &Function, line: &dyn Fn(Inst) -> String) -> 
                 Op::Fused { body, .. } => last_op(body),
                 op => op.info().name,
             };
-            let place = if data.loc.line > 0 { data.loc.text(&module.name, &module.files) } else { String::new() };
+            let place = place(data.loc, &module.name, &module.files);
             let mut order = order.clone();
             order.push((position, false));
             let size = (ty.elem, product(&ty.shape));
@@ -184,19 +188,8 @@ fn is_trivial(op: &Op) -> bool {
 
 /// The counter of a loop, if it is in range in this block, and its bound.
 fn counter(f: &Function, cfg: &Cfg, l: &ir::Loop, at: ir::Block) -> Option<(Value, Dim)> {
-    let Terminator::BrIf { condition, .. } = &f.block(l.header).terminator else { return None };
-    let compare = f.def_inst(*condition)?;
-    let (counter, bound) = match (&compare.op, compare.operands.as_slice()) {
-        (Op::Compare(CmpOp::Lt), [a, b]) | (Op::Compare(CmpOp::Gt), [b, a]) => (*a, *b),
-        _ => return None,
-    };
-    let bound = match &f.def_inst(bound)?.op {
-        Op::Const(n) => Dim::from(n.as_i64()),
-        Op::DimValue(d) => d.clone(),
-        _ => return None,
-    };
-    let is_own = matches!(f.def(counter), ValueDef::Arg(block, _) if block == l.header);
-    (is_own && in_range(f, cfg, at, counter, &bound)).then_some((counter, bound))
+    let bound = |v: &Value| Some((*v, bound_of_counter(f, cfg, at, l.header, *v)?));
+    f.block(l.header).args.iter().find_map(bound)
 }
 
 /// The buffers that the launches of each plan write.
@@ -219,7 +212,7 @@ pub(super) fn launches(module: &tile::Module) -> BTreeMap<String, Values> {
                     continue;
                 }
                 let shape: Vec<String> = ty.shape.iter().map(ToString::to_string).collect();
-                let place = if data.loc.line > 0 { data.loc.text(&module.name, &module.files) } else { String::new() };
+                let place = place(data.loc, &module.name, &module.files);
                 list.push(Watched {
                     path: launch_path(i, which),
                     value: None,

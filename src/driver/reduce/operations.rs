@@ -331,13 +331,8 @@ fn edit_function(f: &mut Function, edit: BodyEdit) {
             let data = f.inst(inst).clone();
             let Some(v) = data.result else { return };
             let Some(elem) = f.tensor(v).map(|t| t.elem) else { return };
-            let zero = match elem {
-                _ if elem.is_float() => Scalar::Float(0.0),
-                crate::shape::Elem::Bool => Scalar::Bool(false),
-                _ => Scalar::Int(0),
-            };
-            *f.inst_mut(inst) =
-                ir::InstData { op: ir::Op::Const(zero), operands: Vec::new(), parts: Vec::new(), ..data };
+            let op = ir::Op::Const(Scalar::zero(elem));
+            *f.inst_mut(inst) = ir::InstData { op, operands: Vec::new(), parts: Vec::new(), ..data };
         }
         BodyEdit::Argument(inst) => {
             let Some(v) = f.inst(inst).result else { return };
@@ -464,8 +459,7 @@ impl Reducible for tile::Module {
                 let data = body.inst(inst).clone();
                 let Some(v) = data.result else { return };
                 let zero = match body.ty(v) {
-                    tile::Type::Scalar(elem) if elem.is_float() => Scalar::Float(0.0),
-                    tile::Type::Scalar(crate::shape::Elem::Bool) => Scalar::Bool(false),
+                    tile::Type::Scalar(elem) => Scalar::zero(*elem),
                     _ => Scalar::Int(0),
                 };
                 let op = tile::Op::Const(zero);

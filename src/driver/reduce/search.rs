@@ -76,22 +76,28 @@ fn is_smaller(text: &str, than: &str) -> bool {
 impl Search<'_> {
     /// Tries all changes of a kind.
     fn kind(&mut self, kind: &dyn Changes) {
-        let mut group = kind.count(&self.text).div_ceil(2).max(1);
+        // Reads the program, so it is counted again only after a change.
+        let mut count = kind.count(&self.text);
+        let mut group = count.div_ceil(2).max(1);
         loop {
             let mut at = 0;
-            while at < kind.count(&self.text) {
-                at = self.step(kind, at, group);
+            while at < count {
+                let (next, changed) = self.step(kind, (at, count), group);
+                at = next;
+                if changed {
+                    count = kind.count(&self.text);
+                }
             }
             if group == 1 {
                 return;
             }
-            group = group.div_ceil(2).min(kind.count(&self.text).div_ceil(2).max(1));
+            group = group.div_ceil(2).min(count.div_ceil(2).max(1));
         }
     }
 
-    /// Tests the next groups from a place; returns where to go on.
-    fn step(&mut self, kind: &dyn Changes, at: usize, group: usize) -> usize {
-        let count = kind.count(&self.text);
+    /// Tests the next groups from a place in all changes; returns where to go on, and whether the
+    /// program has changed.
+    fn step(&mut self, kind: &dyn Changes, (at, count): (usize, usize), group: usize) -> (usize, bool) {
         let starts: Vec<usize> = (at..count).step_by(group).take(self.jobs).collect();
         let (text, failed) = (&self.text, &self.failed);
         let make = |start: usize| -> Candidate {
@@ -105,21 +111,21 @@ impl Search<'_> {
             let is_good = test(&made);
             Some((made, is_good))
         });
-        let mut next = starts.last().map_or(count, |last| last + group);
+        let (mut next, mut changed) = (starts.last().map_or(count, |last| last + group), false);
         for (start, result) in starts.iter().zip(results) {
             let Some((made, is_good)) = result else { continue };
             self.tests += 1;
             if is_good {
                 self.text = made;
                 // The next changes have moved here.
-                next = *start;
+                (next, changed) = (*start, true);
                 (self.progress)(&State { text: &self.text, tests: self.tests, kind: kind.name(), found: true });
                 break;
             }
             self.failed.insert(digest(&made));
         }
         (self.progress)(&State { text: &self.text, tests: self.tests, kind: kind.name(), found: false });
-        next
+        (next, changed)
     }
 }
 

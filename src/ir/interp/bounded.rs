@@ -26,9 +26,8 @@ pub struct Bounded {
 /// A sum with what its bound is made of.
 ///
 /// In some order of summation all terms of one sign come first, so a partial sum may reach `rise`
-/// or `-fall`. Where that
-/// is beyond `f32`, the partial sum is infinite there and stays so, or becomes NaN where it meets
-/// its opposite.
+/// or `-fall`. Where that is beyond `f32`, the partial sum is infinite there and stays so, or
+/// becomes NaN where it meets its opposite.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundedSum {
     value: f64,
@@ -305,8 +304,7 @@ impl Real for Bounded {
     }
 
     /// A weight that is 0 in `f64` need not be 0 in another precision, nor the other way round:
-    /// what it is multiplied by may
-    /// count or not.
+    /// what it is multiplied by may count or not.
     fn add_weighted(sum: &mut BoundedSum, weight: Bounded, x: Bounded) {
         Bounded::add_product(sum, weight, x);
         if !x.value.is_finite() && weight.value.abs() - weight.error < TINY {
@@ -326,8 +324,7 @@ impl Real for Bounded {
         // Each partial sum may be subnormal, and 0 then.
         let own = roundings * (sum.rise + sum.fall + sum.error) + n as f64 * TINY;
         // May a partial sum leave the accumulator's range on this side? Terms of the other one only
-        // bring it back, by more
-        // than they add to its rounding.
+        // bring it back, by more than they add to its rounding.
         let passes = |side: f64| (side + sum.error) * (1.0 + roundings) > f64::from(f32::MAX);
         let uncertain = Bounded { value: sum.value, error: f64::INFINITY };
         if sum.value.is_nan() {
