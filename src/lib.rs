@@ -30,7 +30,7 @@
 //!
 //! | folder | what lives there | what it imports | what it must not know |
 //! |---|---|---|---|
-//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `format`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `lsp`, `observe`, `passes`, `ptx`, `random`, `record`, `reference`, `report`, `runtime`, `scalar`, `shape`, `simulated`, `source`, `ssa`, `stack`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `format`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `lsp`, `observe`, `passes`, `ptx`, `random`, `record`, `reference`, `report`, `runtime`, `shape`, `simulated`, `source`, `ssa`, `stack`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
 //! | `cli` | the command line: options, their values and help | `diagnostics`, `shape::Elem` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
 //! | `format` | the formatter: a program in, the same program in the style of the examples out | `diagnostics`, `source`, `syntax` | types |

@@ -78,7 +78,7 @@ fn guarded(f: &Function, cfg: &Cfg, at: Block, header: Block, counter: Value, ex
 }
 
 /// The bound that a loop's header finds a counter of the loop below, in the blocks in which the
-/// counter is in range; `None` if there is none.
+/// counter is in range; `None` without such a comparison.
 pub fn bound_of_counter(f: &Function, cfg: &Cfg, at: Block, header: Block, counter: Value) -> Option<Dim> {
     let Terminator::BrIf { condition, .. } = f.block(header).terminator else { return None };
     bound(f, condition, counter).filter(|bound| in_range(f, cfg, at, counter, bound))
