@@ -90,11 +90,7 @@ pub fn compile(options: &CompileOptions) -> Result<(), CommandError> {
         }
         Err(message) => Err(command_line_error(&message)),
     };
-    let result = session.finish(result);
-    if options.passes.time_passes {
-        session.report_times();
-    }
-    result
+    session.finish_timed(result, &options.passes)
 }
 
 fn compile_in(s: &mut Session, options: &CompileOptions, out: &Outputs) -> Result<(), CommandError> {

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use crate::random::Random;
 use crate::runtime::descriptor::Param;
-use crate::runtime::weights::members;
+use crate::runtime::weights::{self, members};
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 
@@ -46,41 +46,20 @@ const DRAWN: usize = 65_521;
 /// # Errors
 /// The error of a write.
 pub fn write_weights(rng: &mut Random, params: &[Param], out: &mut dyn Write) -> io::Result<()> {
-    let mut header = String::from("{");
-    let (mut at, mut tensors) = (0usize, Vec::new());
-    for p in params {
-        let shape: Vec<usize> = p.dims.iter().filter_map(|d| usize::try_from(d.dim.as_const()?).ok()).collect();
+    let tensors: Vec<(&Param, Vec<usize>, Vec<String>)> = params
+        .iter()
+        .map(|p| {
+            let shape = p.dims.iter().filter_map(|d| usize::try_from(d.dim.as_const()?).ok()).collect();
+            (p, shape, members(&p.pattern, &p.extents))
+        })
+        .collect();
+    let all = tensors.iter().flat_map(|(p, shape, names)| names.iter().map(|name| (name.as_str(), p.elem, &shape[..])));
+    out.write_all(&weights::header_for(&[], all))?;
+    for (p, shape, names) in &tensors {
         let count: usize = shape.iter().product();
+        let block = block(rng, p.elem, shape, count.min(DRAWN));
         let size = usize::try_from(p.elem.size()).unwrap_or(4);
-        for name in members(&p.pattern, &p.extents) {
-            let end = at + count * size;
-            if header.len() > 1 {
-                header.push(',');
-            }
-            let kind = match p.elem {
-                Elem::F32 => "F32",
-                Elem::BF16 => "BF16",
-                Elem::F16 => "F16",
-                Elem::I8 => "I8",
-                Elem::I32 => "I32",
-                Elem::I64 => "I64",
-                Elem::Bool => "BOOL",
-            };
-            header += &format!("{name:?}:{{\"dtype\":\"{kind}\",\"shape\":{shape:?},\"data_offsets\":[{at},{end}]}}");
-            at = end;
-        }
-        tensors.push((p, shape, count));
-    }
-    header.push('}');
-    while !header.len().is_multiple_of(8) {
-        header.push(' ');
-    }
-    out.write_all(&(header.len() as u64).to_le_bytes())?;
-    out.write_all(header.as_bytes())?;
-    for (p, shape, count) in tensors {
-        let block = block(rng, p.elem, &shape, count.min(DRAWN));
-        let size = usize::try_from(p.elem.size()).unwrap_or(4);
-        for _ in members(&p.pattern, &p.extents) {
+        for _ in names {
             let mut left = count * size;
             while left > 0 && !block.is_empty() {
                 let part = block.get(..left.min(block.len())).unwrap_or_default();

@@ -603,6 +603,12 @@ pub struct PassOptions {
 }
 
 impl PassOptions {
+    /// The same passes, without reports about them.
+    pub fn unreported(&self) -> PassOptions {
+        let (stop_after, bisect_limit) = (self.stop_after.clone(), self.bisect_limit);
+        PassOptions { stop_after, bisect_limit, ..PassOptions::default() }
+    }
+
     /// Whether the verifier runs after each pass; the default is yes.
     pub fn verifies_each(&self) -> bool {
         self.verify_each.unwrap_or(true)

@@ -44,11 +44,7 @@ pub fn bench(options: &BenchOptions) -> Result<(), CommandError> {
     let pages = [(EmitKind::Record, &options.record), (EmitKind::Html, &options.html)];
     let pages: Vec<_> = pages.into_iter().filter_map(|(kind, path)| Some((kind, path.clone()?))).collect();
     let result = record::finish(&mut session, &pages, result);
-    let result = session.finish(result);
-    if options.passes.time_passes {
-        session.report_times();
-    }
-    result
+    session.finish_timed(result, &options.passes)
 }
 
 fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError> {

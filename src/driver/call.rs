@@ -36,11 +36,7 @@ use std::path::Path;
 pub(super) fn run(options: &RunOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = run_in(&mut session, options);
-    let result = session.finish(result);
-    if options.passes.time_passes {
-        session.report_times();
-    }
-    result
+    session.finish_timed(result, &options.passes)
 }
 
 fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {

@@ -33,11 +33,7 @@ use std::time::{Duration, Instant};
 pub fn generate(options: &GenerateOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = generate_in(&mut session, options);
-    let result = session.finish(result);
-    if options.passes.time_passes {
-        session.report_times();
-    }
-    result
+    session.finish_timed(result, &options.passes)
 }
 
 fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), CommandError> {

@@ -9,7 +9,7 @@ use super::compare;
 use super::outputs::Outputs;
 use super::record;
 use super::session::{CommandError, Session, command_line_error};
-use crate::cli::{Backend, CodeBackend, CompileOptions, Cubins, Emit, EmitKind, PassOptions, RunOptions};
+use crate::cli::{Backend, CodeBackend, CompileOptions, Cubins, Emit, EmitKind, RunOptions};
 use crate::diagnostics::Diagnostics;
 use serde_json::Value;
 
@@ -60,11 +60,7 @@ fn of_record(options: &RunOptions, emit: Vec<Emit>) -> CompileOptions {
         debug_lines: false,
         program: options.program.clone(),
         target: options.target.clone(),
-        passes: PassOptions {
-            stop_after: options.passes.stop_after.clone(),
-            bisect_limit: options.passes.bisect_limit,
-            ..PassOptions::default()
-        },
+        passes: options.passes.unreported(),
         messages: options.messages.clone(),
     }
 }

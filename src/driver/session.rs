@@ -4,7 +4,7 @@
 //! [`CommandError`], which determines the exit code. It must not know the stages.
 
 use super::observed::Observed;
-use crate::cli::{Colour, MessageFormat, MessageOptions};
+use crate::cli::{Colour, MessageFormat, MessageOptions, PassOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, json, render_all};
 use crate::files::{self, Batch, Identity};
@@ -235,6 +235,19 @@ impl Session {
         result
     }
 
+    /// The same, and `--time-passes` prints the times of the stages.
+    pub(super) fn finish_timed(
+        &mut self,
+        result: Result<(), CommandError>,
+        passes: &PassOptions,
+    ) -> Result<(), CommandError> {
+        let result = self.finish(result);
+        if passes.time_passes {
+            self.report_times();
+        }
+        result
+    }
+
     fn commit(&mut self, mut batch: Batch) -> Result<(), CommandError> {
         batch.commit().map_err(|(path, error)| self.write_failed(&path, &error))?;
         for path in std::mem::take(&mut self.written) {
@@ -266,7 +279,7 @@ impl Session {
     }
 
     /// The time of each stage so far, as a table on stderr.
-    pub fn report_times(&mut self) {
+    fn report_times(&mut self) {
         self.end_stage();
         let mut table = String::from("// time of each stage\n");
         for (name, time) in &self.stages {

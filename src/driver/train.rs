@@ -41,11 +41,7 @@ use std::time::Instant;
 pub fn train(options: &TrainOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = train_in(&mut session, options);
-    let result = session.finish(result);
-    if options.passes.time_passes {
-        session.report_times();
-    }
-    result
+    session.finish_timed(result, &options.passes)
 }
 
 fn train_in(s: &mut Session, options: &TrainOptions) -> Result<(), CommandError> {
@@ -252,7 +248,7 @@ impl Run<'_> {
     ) -> Result<(Progress, Tensors), CommandError> {
         let tensors = checkpoint::tensors(calls, self.loaded, self.file, self.params);
         let tensors = tensors.map_err(|error| call_failed(s, &error.text))?;
-        if let Some(name) = checkpoint::not_finite(&tensors) {
+        if let Some(name) = checkpoint::not_a_number(&tensors) {
             return Err(diverged(s, step, &format!("`{name}` has elements that are not numbers"), options));
         }
         let Plan { batch, length, seed, .. } = self.plan;

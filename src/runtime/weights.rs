@@ -246,18 +246,48 @@ fn twice(header: &[u8], within: Option<&str>) -> Option<String> {
     None
 }
 
-/// The language's element type for a stored type.
-fn elem_of(dtype: Dtype) -> Option<Elem> {
-    match dtype {
-        Dtype::F32 => Some(Elem::F32),
-        Dtype::BF16 => Some(Elem::BF16),
-        Dtype::F16 => Some(Elem::F16),
-        Dtype::I8 => Some(Elem::I8),
-        Dtype::I32 => Some(Elem::I32),
-        Dtype::I64 => Some(Elem::I64),
-        Dtype::BOOL => Some(Elem::Bool),
-        _ => None,
+/// The type that a file has for one of the language.
+fn dtype(elem: Elem) -> Dtype {
+    match elem {
+        Elem::F32 => Dtype::F32,
+        Elem::BF16 => Dtype::BF16,
+        Elem::F16 => Dtype::F16,
+        Elem::I8 => Dtype::I8,
+        Elem::I32 => Dtype::I32,
+        Elem::I64 => Dtype::I64,
+        Elem::Bool => Dtype::BOOL,
     }
+}
+
+/// The language's element type for a stored type.
+fn elem_of(stored: Dtype) -> Option<Elem> {
+    Elem::ALL.into_iter().find(|elem| dtype(*elem) == stored)
+}
+
+/// The beginning of a safetensors file: the length of its header, and the header. It has metadata,
+/// and the names, types and shapes of the tensors, whose elements follow in this order without
+/// gaps.
+pub fn header_for<'a>(
+    metadata: &[(&str, String)],
+    tensors: impl IntoIterator<Item = (&'a str, Elem, &'a [usize])>,
+) -> Vec<u8> {
+    // The library would order metadata by a hash, and files must be the same in each run.
+    let json = |text: &str| serde_json::Value::from(text).to_string();
+    let mut entries = Vec::new();
+    if !metadata.is_empty() {
+        let pairs: Vec<String> = metadata.iter().map(|(key, value)| format!("{}:{}", json(key), json(value))).collect();
+        entries.push(format!("\"__metadata__\":{{{}}}", pairs.join(",")));
+    }
+    let mut at = 0;
+    for (name, elem, shape) in tensors {
+        let end = at + shape.iter().product::<usize>() * usize::try_from(elem.size()).unwrap_or(4);
+        let (name, kind) = (json(name), dtype(elem));
+        entries.push(format!("{name}:{{\"dtype\":\"{kind:?}\",\"shape\":{shape:?},\"data_offsets\":[{at},{end}]}}"));
+        at = end;
+    }
+    let mut text = format!("{{{}}}", entries.join(","));
+    text.push_str(&" ".repeat(text.len().next_multiple_of(8) - text.len()));
+    [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
 }
 
 /// The member names of a family: each `*` of `pattern` ranges over its extent, the last one

@@ -10,7 +10,7 @@ use super::judge::{self, Bounds};
 use super::run::{self, Called};
 use super::side::Side;
 use super::values::Watched;
-use crate::cli::{Backend, CompareOptions, PassOptions, RunOptions};
+use crate::cli::{Backend, CompareOptions, RunOptions};
 use crate::driver::call::read_graph;
 use crate::driver::session::{CommandError, Session};
 use crate::ir::interp::{Outcome, bounded::Bounded};
@@ -48,11 +48,6 @@ pub(in crate::driver) fn numbers(s: &mut Session, options: &RunOptions) -> Resul
 
 /// How values are computed: as `attnc run` would, without reports about passes.
 fn sides_of(options: &RunOptions) -> CompareOptions {
-    let passes = PassOptions {
-        stop_after: options.passes.stop_after.clone(),
-        bisect_limit: options.passes.bisect_limit,
-        ..PassOptions::default()
-    };
     CompareOptions {
         file: options.file.clone(),
         other_file: None,
@@ -66,7 +61,7 @@ fn sides_of(options: &RunOptions) -> CompareOptions {
         call: options.call.clone(),
         program: options.program.clone(),
         target: options.target.clone(),
-        passes,
+        passes: options.passes.unreported(),
         messages: options.messages.clone(),
         other: None,
     }

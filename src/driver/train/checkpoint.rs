@@ -11,10 +11,8 @@ use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::weights as codes;
 use crate::runtime::descriptor::Param;
 use crate::runtime::load::{CompiledModel, LoadError, Session as Calls};
-use crate::runtime::weights::{WeightsFile, members};
-use crate::shape::Elem;
+use crate::runtime::weights::{self, WeightsFile, members};
 use crate::tensor::Tensor;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Parameters and states by name.
@@ -129,7 +127,7 @@ pub(super) fn tensors(
 }
 
 /// The first tensor with an element that is not a number.
-pub(super) fn not_finite(tensors: &[(String, Tensor)]) -> Option<&str> {
+pub(super) fn not_a_number(tensors: &[(String, Tensor)]) -> Option<&str> {
     let is_lost = |t: &Tensor| t.elem().is_float() && t.to_f64().iter().any(|x| x.is_nan());
     tensors.iter().find(|(_, t)| is_lost(t)).map(|(name, _)| name.as_str())
 }
@@ -160,38 +158,10 @@ pub(super) fn write_file(
     metadata: &[(&str, String)],
     tensors: &[(String, Tensor)],
 ) -> Result<(), CommandError> {
-    let mut header = String::from("{");
-    if !metadata.is_empty() {
-        let pairs: Vec<String> = metadata.iter().map(|(key, value)| format!("{}:{}", json(key), json(value))).collect();
-        let _ = write!(header, "\"__metadata__\":{{{}}}", pairs.join(","));
-    }
-    let mut at = 0;
-    for (name, tensor) in tensors {
-        let kind = match tensor.elem() {
-            Elem::F32 => "F32",
-            Elem::BF16 => "BF16",
-            Elem::F16 => "F16",
-            Elem::I8 => "I8",
-            Elem::I32 => "I32",
-            Elem::I64 => "I64",
-            Elem::Bool => "BOOL",
-        };
-        let (comma, end) = (if header.len() > 1 { "," } else { "" }, at + tensor.bytes().len());
-        let (name, shape) = (json(name), tensor.shape());
-        let _ =
-            write!(header, "{comma}{name}:{{\"dtype\":\"{kind}\",\"shape\":{shape:?},\"data_offsets\":[{at},{end}]}}");
-        at = end;
-    }
-    header.push('}');
-    header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
+    let described = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.elem(), tensor.shape()));
+    let header = weights::header_for(metadata, described);
     s.write_whole(path, &|out| {
-        out.write_all(&(header.len() as u64).to_le_bytes())?;
-        out.write_all(header.as_bytes())?;
+        out.write_all(&header)?;
         tensors.iter().try_for_each(|(_, tensor)| out.write_all(tensor.bytes()))
     })
-}
-
-/// A string of JSON.
-pub(super) fn json(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }

@@ -2,7 +2,6 @@
 //! picture.
 
 use super::super::session::{CommandError, Session, message, reason, tell};
-use super::checkpoint::json;
 use super::plot;
 use crate::cli::{MessageFormat, TrainOptions};
 use crate::diagnostics::codes::driver as codes;
@@ -103,7 +102,7 @@ impl Report {
         self.losses.push((step, loss));
         self.pending = format!("{{\"step\":{step},\"loss\":{}", number(loss));
         for (i, value) in numbers.iter().enumerate().skip(1) {
-            let _ = write!(self.pending, ",{}:{}", json(&format!("result.{i}")), number(*value));
+            let _ = write!(self.pending, ",\"result.{i}\":{}", number(*value));
         }
         let _ = write!(self.pending, ",\"seconds\":{:.6}", time.as_secs_f64());
         if self.updates && self.shown.elapsed() >= APART {
