@@ -1,4 +1,4 @@
-//! BART and its relatives, Marian and mBART: encoder and decoder. With a head, the decoder has a
+//! BART and its relatives, Marian, mBART, Pegasus and M2M-100: encoder and decoder. With a head, the decoder has a
 //! cache and generates text.
 //!
 //! They share their layers and the names of their tensors, and differ in the placement of norms, in
@@ -8,67 +8,101 @@ use super::{Config, Names, Refusal, Template, activation};
 
 /// Differences between members of the family.
 struct Member {
-    /// Prefix of the class names.
+    family: &'static str,
+    /// Prefix of the class names, and name of the model in the program.
     class: &'static str,
     /// Suffix of the class with a head.
     head: &'static str,
-    /// Name of the model in the program.
-    model: &'static str,
     /// Norms come before attention and feed-forward, with one more after all blocks.
     pre_norm: bool,
     /// There is a norm after the embeddings.
     embed_norm: bool,
-    /// Positions are sinusoidal instead of learned.
-    sines: bool,
+    positions: Positions,
     /// The tokens that end a text are added by the tokenizer, because they depend on the language.
     /// Otherwise, it is a single token.
     ended: bool,
+    /// The function of the feed-forward, and the token that pads, unless a field says.
+    act: &'static str,
+    pad: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Positions {
+    Learned,
+    /// Sines and cosines.
+    Sines,
+    /// The same, up to the last frequency, and from position 2 on.
+    SinesFromTwo,
 }
 
 const BART: Member = Member {
+    family: "bart",
     class: "Bart",
     head: "ForConditionalGeneration",
-    model: "Bart",
     pre_norm: false,
     embed_norm: true,
-    sines: false,
+    positions: Positions::Learned,
     ended: false,
+    act: "gelu",
+    pad: 1,
 };
-const MARIAN: Member =
-    Member { class: "Marian", head: "MTModel", model: "Marian", embed_norm: false, sines: true, ..BART };
-const MBART: Member = Member { class: "MBart", model: "MBart", pre_norm: true, ended: true, ..BART };
+
+const MEMBERS: [Member; 5] = [
+    BART,
+    Member {
+        family: "marian",
+        class: "Marian",
+        head: "MTModel",
+        embed_norm: false,
+        positions: Positions::Sines,
+        ..BART
+    },
+    Member { family: "mbart", class: "MBart", pre_norm: true, ended: true, ..BART },
+    Member {
+        family: "pegasus",
+        class: "Pegasus",
+        pre_norm: true,
+        embed_norm: false,
+        positions: Positions::Sines,
+        pad: 0,
+        ..BART
+    },
+    Member {
+        family: "m2m_100",
+        class: "M2M100",
+        pre_norm: true,
+        embed_norm: false,
+        positions: Positions::SinesFromTwo,
+        ended: true,
+        act: "relu",
+        ..BART
+    },
+];
 
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
-    // Options of other members of the family.
-    config.only("normalize_before", false)?;
-    config.only("add_final_layer_norm", false)?;
-    config.only("normalize_embedding", true)?;
-    made(config, names, &BART, None)
-}
-
-pub(super) fn marian(config: &Config, names: &Names) -> Result<String, Refusal> {
-    config.only("normalize_before", false)?;
-    config.only("add_final_layer_norm", false)?;
-    config.only("normalize_embedding", false)?;
-    config.only("static_position_embeddings", true)?;
+    let family = config.text("model_type")?;
+    let member = MEMBERS.iter().find(|member| member.family == family).unwrap_or(&BART);
+    // Fields that only say what the family is.
+    config.only("normalize_before", member.pre_norm)?;
+    config.only("add_final_layer_norm", member.pre_norm)?;
+    config.only("normalize_embedding", member.embed_norm)?;
+    let sines = member.positions != Positions::Learned;
+    if family != "bart" {
+        config.only("static_position_embeddings", sines)?;
+    }
+    if sines && (config.size("d_model")? % 2 != 0 || config.size("d_model")? < 4) {
+        return Err(config.refuse("d_model", "an even size from 4 on"));
+    }
+    if family != "marian" {
+        return made(config, names, member, None);
+    }
     let vocabulary = config.size("vocab_size")?;
     let written = config.size_or("decoder_vocab_size", vocabulary)?;
     let shared = config.flag_or("share_encoder_decoder_embeddings", true)?;
     if shared && written != vocabulary {
         return Err(config.refuse("decoder_vocab_size", &format!("vocab_size, {vocabulary}, as embeddings are shared")));
     }
-    if config.size("d_model")? % 2 != 0 {
-        return Err(config.refuse("d_model", "an even size"));
-    }
-    made(config, names, &MARIAN, (!shared).then_some(written))
-}
-
-pub(super) fn mbart(config: &Config, names: &Names) -> Result<String, Refusal> {
-    config.only("normalize_before", true)?;
-    config.only("add_final_layer_norm", true)?;
-    config.only("normalize_embedding", true)?;
-    config.only("static_position_embeddings", false)?;
-    made(config, names, &MBART, None)
+    made(config, names, member, (!shared).then_some(written))
 }
 
 /// Makes the program. `written` is the size of the output vocabulary, if that has embeddings of its
@@ -82,7 +116,7 @@ fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -
     };
     // Must equal the number of encoder layers.
     config.size_or("num_hidden_layers", layers)?;
-    let pad = config.token("pad_token_id")?.unwrap_or(1);
+    let pad = config.token("pad_token_id")?.unwrap_or(member.pad);
     let vocabulary = config.size("vocab_size")?;
     let separate = written.is_some();
     let embeddings = if separate { "encoder.embed_tokens.weight" } else { "shared.weight" };
@@ -122,8 +156,10 @@ fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -
     let tied = config.flag_or("tie_word_embeddings", true)?;
     let longest = config.size("max_position_embeddings")?;
     let of_head = |text: &'static str| if head { text } else { "" };
+    let sines = member.positions != Positions::Learned;
+    let from_two = member.positions == Positions::SinesFromTwo;
     Ok(Template::new(include_str!("bart.attn"))
-        .word("Name", member.model)
+        .word("Name", member.class)
         .word("L", layers)
         .word("M", config.size("decoder_layers")?)
         .word("D", d)
@@ -136,9 +172,13 @@ fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -
         .word("longest", longest)
         .word("norm", if member.pre_norm { "pre" } else { "post" })
         .word("y", if member.pre_norm { "y" } else { "x" })
-        .word("Positions", if member.sines { "Positions<D>" } else { "Positions<D, T>" })
-        .word("even", if member.sines { ", D % 2 == 0" } else { "" })
-        .word("act", activation(config, "activation_function", "gelu")?)
+        .word("Positions", if sines { "Positions<D>" } else { "Positions<D, T>" })
+        .word("rate", if from_two { "(-1.0 / (D / 2 - 1))" } else { "(-2.0 / D)" })
+        .word("offset", if from_two { " + 2" } else { "" })
+        .word("numbered", if from_two { ", which has number 2" } else { "" })
+        .word("some", if from_two { ", D >= 4" } else { "" })
+        .word("even", if sines { ", D % 2 == 0" } else { "" })
+        .word("act", activation(config, "activation_function", member.act)?)
         .word("embed_scale", if config.flag_or("scale_embedding", false)? { " * sqrt(D)" } else { "" })
         .word("prefix", names.prefix(&["model.", ""], embeddings)?)
         .word("source", if separate { "source" } else { "shared" })
@@ -160,7 +200,7 @@ fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -
         .flag("pre_norm", member.pre_norm)
         .flag("final_norm", member.pre_norm)
         .flag("embed_norm", member.embed_norm)
-        .flag("sines", member.sines)
+        .flag("sines", sines)
         .flag("ended", member.ended)
         .flag("banned", !banned.is_empty())
         .flag("logits_bias", head && names.has("final_logits_bias"))

@@ -13,7 +13,7 @@ const OF_WRITING: [&str; 3] = ["decoder_start_token_id", "forced_bos_token_id", 
 
 /// Fields that do not affect what a model computes from tokens or pixels at inference; the comments
 /// say what they are for.
-const WITHOUT_EFFECT: [&str; 102] = [
+const WITHOUT_EFFECT: &[&str] = &[
     // Origin of the file.
     "_name_or_path",
     "_commit_hash",
@@ -67,7 +67,10 @@ const WITHOUT_EFFECT: [&str; 102] = [
     "dropout_rate",
     "activation_dropout",
     "hidden_dropout_prob",
+    "hidden_dropout",
     "classifier_dropout",
+    "classifier_dropout_prob",
+    "summary_last_dropout",
     "seq_classif_dropout",
     "qa_dropout",
     "encoder_layerdrop",
@@ -294,6 +297,27 @@ impl Config {
         let list: Option<Vec<String>> =
             value.as_array().and_then(|list| list.iter().map(|v| v.as_str().map(str::to_owned)).collect());
         list.map(Some).ok_or_else(|| self.refuse(name, "a list of texts"))
+    }
+
+    /// A list of integers, if given.
+    pub(super) fn numbers(&self, name: &str) -> Result<Option<Vec<i64>>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let list: Option<Vec<i64>> = value.as_array().and_then(|list| list.iter().map(Value::as_i64).collect());
+        list.map(Some).ok_or_else(|| self.refuse(name, "a list of integers"))
+    }
+
+    /// A list of lists of strings, each with a number, if given: `[[["global", "local"], 12]]`.
+    pub(super) fn groups(&self, name: &str) -> Result<Option<Vec<(Vec<String>, i64)>>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let texts = |list: &Value| -> Option<Vec<String>> {
+            list.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect()
+        };
+        let group = |pair: &Value| match pair.as_array()?.as_slice() {
+            [list, times] => Some((texts(list)?, times.as_i64()?)),
+            _ => None,
+        };
+        let list: Option<Vec<(Vec<String>, i64)>> = value.as_array().and_then(|list| list.iter().map(group).collect());
+        list.map(Some).ok_or_else(|| self.refuse(name, "a list of lists of texts, each with a number"))
     }
 
     /// A field that is an object, as a configuration of its own, if given.

@@ -10,11 +10,10 @@
 //! must not know files, the compiler's stages, or the command line.
 
 mod bart;
-mod bert;
 mod config;
+mod decoder;
+mod encoder;
 pub mod gguf;
-mod gpt2;
-mod llama;
 mod t5;
 mod template;
 mod vit;
@@ -37,32 +36,23 @@ pub struct Imported {
 /// A family: its name in `model_type`, and the function that makes the program.
 type Family = (&'static str, fn(&Config, &Names) -> Result<String, Refusal>);
 
-/// Families, in the order of messages.
-const FAMILIES: [Family; 19] = [
-    ("gpt2", gpt2::program),
-    ("bert", bert::program),
-    ("roberta", bert::program),
-    ("xlm-roberta", bert::program),
-    ("distilbert", bert::distilled),
-    ("llama", llama::program),
-    ("mistral", llama::program),
-    ("qwen2", llama::program),
-    ("qwen3", llama::program),
-    ("gemma", llama::program),
-    ("gemma2", llama::program),
-    ("gemma3_text", llama::program),
-    ("gemma3", llama::beside_images),
+/// Families other than those of [`decoder`] and [`encoder`], in the order of messages.
+const FAMILIES: [Family; 10] = [
+    ("gemma3", decoder::beside_images),
     ("t5", t5::program),
+    ("mt5", t5::program),
     ("bart", bart::program),
-    ("marian", bart::marian),
-    ("mbart", bart::mbart),
+    ("marian", bart::program),
+    ("mbart", bart::program),
+    ("pegasus", bart::program),
+    ("m2m_100", bart::program),
     ("vit", vit::program),
     ("whisper", whisper::program),
 ];
 
 /// The values of `model_type` that can be imported.
 pub fn families() -> impl Iterator<Item = &'static str> {
-    FAMILIES.iter().map(|(name, _)| *name)
+    decoder::families().chain(encoder::families()).chain(FAMILIES.iter().map(|(name, _)| *name))
 }
 
 /// The names of a checkpoint's tensors.
@@ -97,15 +87,23 @@ impl Names {
 /// An unsupported family or value, an unknown field, or a missing tensor.
 pub fn import(config: &Config, names: &Names) -> Result<Imported, Refusal> {
     let family = config.text("model_type")?;
-    let Some((_, make)) = FAMILIES.iter().find(|(name, _)| *name == family) else {
+    let of_table = || FAMILIES.iter().find(|(name, _)| *name == family).map(|(_, make)| make(config, names));
+    let Some(text) =
+        decoder::program(&family, config, names).or_else(|| encoder::program(&family, config, names)).or_else(of_table)
+    else {
         let known: Vec<&str> = families().collect();
         return Err(config.refuse("model_type", &format!("one of {}", known.join(", "))));
     };
-    let text = make(config, names)?;
+    let text = text?;
     config.all_known()?;
     let model = text.lines().find_map(|line| line.strip_prefix("model ")).unwrap_or_default();
     let model = model.split('<').next().unwrap_or_default().to_owned();
     Ok(Imported { text, model })
+}
+
+/// The name at the right of `common=name` in a list.
+fn named(list: &'static str, common: &str) -> Option<&'static str> {
+    list.split_whitespace().find_map(|pair| pair.strip_prefix(common)?.strip_prefix('='))
 }
 
 /// The language's name for an activation function of the hub.

@@ -1,13 +1,15 @@
-//! T5 and Flan-T5: encoder and decoder, or only the encoder. With a head, the decoder has a cache
+//! T5, Flan-T5 and mT5: encoder and decoder, or only the encoder. With a head, the decoder has a cache
 //! and generates text.
 
 use super::{Config, Names, Refusal, Template, activation, number};
 
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
-    let kind = config.architecture("T5", &["ForConditionalGeneration", "EncoderModel", "Model"])?;
+    let multilingual = config.text("model_type")? == "mt5";
+    let class = if multilingual { "MT5" } else { "T5" };
+    let kind = config.architecture(class, &["ForConditionalGeneration", "EncoderModel", "Model"])?;
     let (decodes, head) = (kind != "EncoderModel", kind == "ForConditionalGeneration");
     let (d, layers) = (config.size("d_model")?, config.size("num_layers")?);
-    let feed = config.text_or("feed_forward_proj", "relu")?;
+    let feed = config.text_or("feed_forward_proj", if multilingual { "gated-gelu" } else { "relu" })?;
     let (gated, act) = match feed.as_str() {
         "relu" => (false, "relu"),
         "gated-gelu" => (true, "gelu_tanh"),
@@ -29,9 +31,11 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     let (start, end) = (edge("decoder_start_token_id", pad)?, edge("eos_token_id", 1)?);
     config.only("is_decoder", false)?;
     names.prefix(&[""], "shared.weight")?;
+    // mT5's field may say one thing and its checkpoint another, which is what counts.
     let tied = config.flag_or("tie_word_embeddings", true)?;
+    let tied = if multilingual { !names.has("lm_head.weight") } else { tied };
     // Since version 5 of transformers, the scale of tied logits is a separate field.
-    let scaled = config.flag_or("scale_decoder_outputs", tied)?;
+    let scaled = config.flag_or("scale_decoder_outputs", tied && !multilingual)?;
     let buckets = config.size_or("relative_attention_num_buckets", 32)?;
     if buckets % 4 != 0 {
         return Err(config.refuse("relative_attention_num_buckets", "a multiple of 4"));
@@ -42,6 +46,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     }
     let decoder_layers = config.size_or("num_decoder_layers", layers)?;
     Ok(Template::new(include_str!("t5.attn"))
+        .word("Name", class)
         .word("L", layers)
         .word("M", decoder_layers)
         .word("D", d)

@@ -8,7 +8,7 @@
 //! GPT-2's `Conv1D`; the 1 that is added to Gemma's norms.
 
 use super::read::{File, Stored};
-use crate::import::llama::FACTORS;
+use crate::import::decoder::FACTORS;
 use crate::import::{Config, Refusal};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
