@@ -10,6 +10,7 @@
 //! must not know files, the compiler's stages, or the command line.
 
 mod bart;
+mod clip;
 mod config;
 mod decoder;
 mod encoder;
@@ -37,7 +38,7 @@ pub struct Imported {
 type Family = (&'static str, fn(&Config, &Names) -> Result<String, Refusal>);
 
 /// Families other than those of [`decoder`] and [`encoder`], in the order of messages.
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 14] = [
     ("gemma3", decoder::beside_images),
     ("t5", t5::program),
     ("mt5", t5::program),
@@ -47,6 +48,10 @@ const FAMILIES: [Family; 10] = [
     ("pegasus", bart::program),
     ("m2m_100", bart::program),
     ("vit", vit::program),
+    ("deit", vit::program),
+    ("dinov2", vit::program),
+    ("clip", clip::program),
+    ("siglip", clip::program),
     ("whisper", whisper::program),
 ];
 

@@ -37,7 +37,6 @@ fn what_is_not_supported_is_refused_by_its_field() {
             json!({"num_key_value_heads": 3}),
             "`num_key_value_heads` is 3; attnc can import a divisor of num_att",
         ),
-        ("llama", json!({"mlp_bias": true}), "`mlp_bias` is true; attnc can import only false"),
         ("llama", json!({"head_dim": 7}), "`head_dim` is 7"),
         (
             "llama",
