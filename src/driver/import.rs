@@ -36,6 +36,14 @@ fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandErro
     if folder.is_file() {
         return gguf(s, options);
     }
+    if let Some(name) = given.to_str().filter(|name| is_on_the_hub(name) && !given.exists()) {
+        let message = format!("`{name}` is no folder, and attnc downloads nothing");
+        let local = name.rsplit('/').next().unwrap_or(name);
+        let help = format!(
+            "fetch the model `{name}` first: `hf download {name} --local-dir {local}`, then `attnc import {local}`"
+        );
+        return Err(s.fail(Diagnostic::error(codes::UNREADABLE, message).help(help)));
+    }
     let stdout = PathBuf::from("-");
     let output = options.output.as_ref().unwrap_or(&stdout);
     let config_path = folder.join("config.json");
@@ -52,6 +60,18 @@ fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandErro
     }
     let program = program(s, &config, &tensors, [folder, &config_path, &weights, output])?;
     s.write(output, program.as_bytes())
+}
+
+/// Could this be the name of a model on the hub, `owner/name`, where no folder `owner` is?
+fn is_on_the_hub(name: &str) -> bool {
+    let letters = |part: &str| {
+        part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            && !part.starts_with('.')
+            && !part.is_empty()
+    };
+    let is_file = |name: &str| [".gguf", ".json", ".safetensors"].iter().any(|end| name.ends_with(end));
+    name.split_once('/')
+        .is_some_and(|(owner, model)| letters(owner) && letters(model) && !is_file(model) && !Path::new(owner).exists())
 }
 
 /// A GGUF file: writes the program, and the tensors as a safetensors file beside it.

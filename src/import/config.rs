@@ -105,6 +105,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "label2id",
     "n_ctx",
     "max_sequence_length",
+    "model_max_length",
     "max_length",
     "summary_type",
     "summary_use_proj",
@@ -297,6 +298,13 @@ impl Config {
         let list: Option<Vec<String>> =
             value.as_array().and_then(|list| list.iter().map(|v| v.as_str().map(str::to_owned)).collect());
         list.map(Some).ok_or_else(|| self.refuse(name, "a list of texts"))
+    }
+
+    /// A list of numbers, if given.
+    pub(super) fn floats(&self, name: &str) -> Result<Option<Vec<f64>>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let list: Option<Vec<f64>> = value.as_array().and_then(|list| list.iter().map(Value::as_f64).collect());
+        list.map(Some).ok_or_else(|| self.refuse(name, "a list of numbers"))
     }
 
     /// A list of integers, if given.

@@ -7,11 +7,13 @@
 //! a ring buffer of that size, other layers keep all tokens.
 
 mod kinds;
+mod parts;
 mod rope;
 mod windows;
 
 use super::{Config, Names, Refusal, Template, activation, named, number};
-use kinds::{Feed, HeadNorms, KINDS, Kind, Norm, Positions, Qkv, Residual, Switch};
+use kinds::{Feed, HeadNorms, KINDS, Kind, Norm, Positions, Residual, Switch};
+use parts::{Experts, Parts, identifier, lines};
 use rope::Rope;
 
 /// A tensor of divisors of the rotary frequencies.
@@ -56,21 +58,6 @@ pub(super) fn beside_images(config: &Config, names: &Names) -> Result<String, Re
     Ok(program)
 }
 
-/// Lines of a block of statements or fields, at this depth.
-fn lines(depth: usize, lines: &[String]) -> String {
-    lines.join(&format!("\n{}", "    ".repeat(depth)))
-}
-
-/// The identifier of a field for a tensor or layer of this name, and its declaration.
-fn identifier(name: &str) -> &str {
-    name.rsplit('.').next().unwrap_or(name)
-}
-
-fn field(name: &str, of: &str) -> String {
-    let own = identifier(name);
-    if own == name { format!("{name}: {of}") } else { format!("#[name = \"{name}\"]\n    {own}: {of}") }
-}
-
 /// A decoder to be written.
 struct Decoder<'c> {
     kind: &'static Kind,
@@ -79,9 +66,11 @@ struct Decoder<'c> {
 }
 
 impl Decoder<'_> {
-    /// The field that this family has for one of Llama's.
+    /// The field that this family has for one of Llama's; of alternatives the first that is there.
     fn name(&self, common: &'static str) -> &'static str {
-        named(self.kind.fields, common).unwrap_or(common)
+        let names = named(self.kind.fields, common).unwrap_or(common);
+        let there = names.split('/').find(|name| !name.is_empty() && self.config.has(name));
+        there.or(names.split('/').next()).unwrap_or(common)
     }
 
     /// A size, with a default.
@@ -269,9 +258,10 @@ impl Decoder<'_> {
         };
         let act = self.act()?;
         let longest = match family {
-            "bloom" => self.size("max_position_embeddings", 2048)?,
+            "bloom" | "falcon" => self.size("max_position_embeddings", 2048)?,
             _ => size("max_position_embeddings", 131_072)?,
         };
+        let longest = rope.longest().map_or(longest, |context| context.min(longest));
         // Layers with a window keep only the visible tokens, in a ring buffer. If all layers have a
         // window shorter than the context, there are only ring buffers.
         let ring =
@@ -324,12 +314,18 @@ impl Decoder<'_> {
             None => format!("Layers for which `{rule}` see only the last {reach} positions."),
         };
 
+        let head_weights = family == "cohere" && config.flag_or("use_qk_norm", false)?;
+        let head_norms = if head_weights { HeadNorms::All } else { kind.head_norms };
         let qkv_bias = self.switch(kind.qkv_bias)?;
         let parts = Parts {
             rotary,
             norm: norm("D"),
             head_norm: norm("E"),
-            all_norms: [norm("H*E"), norm("K*E")],
+            head_norms,
+            all_norms: match head_weights {
+                true => ["HeadNorm<H, E>", "HeadNorm<K, E>"].map(str::to_owned),
+                false => [norm("H*E"), norm("K*E")],
+            },
             clip: match config.has("clip_qkv") && family == "olmo" {
                 true => Some(number(config.positive_or("clip_qkv", 1.0)?)),
                 false => None,
@@ -469,7 +465,14 @@ impl Decoder<'_> {
             .word("with_positions", if rotary { " with rotary positions" } else { "" })
             .word("rotated_keys", if rotary { ", already rotated," } else { "" })
             .word("after", if rotary { ", after `past` others" } else { "" })
-            .word("even_heads", if rotary { ", E % 2 == 0" } else { "" })
+            .word(
+                "even_heads",
+                match (rotary, rope.longest()) {
+                    (false, _) => String::new(),
+                    (true, Some(_)) => format!(", E == {e}"),
+                    (true, None) => ", E % 2 == 0".to_owned(),
+                },
+            )
             .word("attention_fields", lines(1, &parts.attention(self)))
             .word("heads", lines(2, &parts.heads(self)))
             .word("out", self.at("output"))
@@ -514,6 +517,7 @@ impl Decoder<'_> {
             .flag("weight_only", is(Norm::Weight))
             .flag("bare", is(Norm::Bare))
             .flag("centred", is(Norm::Weight) || is(Norm::Bare))
+            .flag("head_weights", head_weights)
             .flag("alibi", alibi.is_some())
             .flag("odd_slopes", alibi.is_some() && slopes != h)
             .flag("coarse", alibi == Some(false))
@@ -597,211 +601,5 @@ impl Decoder<'_> {
             return Err(Refusal::checkpoint(message));
         }
         Ok(own)
-    }
-}
-
-impl Residual {
-    fn doc(self) -> &'static str {
-        match self {
-            Residual::Before => "A pre-norm block",
-            Residual::Around => "A block with a norm before and after both attention and feed-forward",
-            Residual::After => "A block that normalises what attention and feed-forward give, not what they are given",
-            Residual::Parallel => "A block whose attention and feed-forward have the same input",
-            Residual::ParallelTwo => "A block whose attention and feed-forward have the same input, each with its norm",
-        }
-    }
-}
-
-/// A mixture of experts.
-struct Experts {
-    count: i64,
-    /// How many of them a token is given to.
-    top: i64,
-    /// The width of an expert for all tokens.
-    shared: Option<i64>,
-    /// Do the weights of those that are chosen add up to 1?
-    shares: bool,
-}
-
-impl Experts {
-    fn from_config(config: &Config) -> Result<Experts, Refusal> {
-        let count = config.size(if config.has("num_local_experts") { "num_local_experts" } else { "num_experts" })?;
-        let top = config.size("num_experts_per_tok")?;
-        if top > count {
-            return Err(config.refuse("num_experts_per_tok", &format!("at most {count}, the number of experts")));
-        }
-        if config.size_or("decoder_sparse_step", 1)? != 1 {
-            return Err(config.refuse("decoder_sparse_step", "1: experts in all layers"));
-        }
-        if config.numbers("mlp_only_layers")?.is_some_and(|layers| !layers.is_empty()) {
-            return Err(config.refuse("mlp_only_layers", "an empty list: experts in all layers"));
-        }
-        let shared = match config.has("shared_expert_intermediate_size") {
-            true => Some(config.size("shared_expert_intermediate_size")?),
-            false => None,
-        };
-        Ok(Experts {
-            count,
-            top,
-            shared,
-            shares: config.text("model_type")? == "mixtral" || config.flag_or("norm_topk_prob", false)?,
-        })
-    }
-}
-
-/// The parts of a block, as the program writes them.
-struct Parts {
-    rotary: bool,
-    norm: String,
-    head_norm: String,
-    all_norms: [String; 2],
-    /// The bound of queries, keys and values.
-    clip: Option<String>,
-    /// Arguments of the rotary layer.
-    turned: String,
-    qkv: &'static str,
-    out: &'static str,
-    feed: &'static str,
-    residual: Residual,
-    /// The factor of what is added to the residual stream.
-    times: String,
-    act: &'static str,
-    grouped: bool,
-    room: String,
-}
-
-impl Parts {
-    /// The fields of the attention layer.
-    fn attention(&self, of: &Decoder<'_>) -> Vec<String> {
-        let Parts { qkv, out, head_norm, .. } = self;
-        let mut fields = match of.kind.qkv {
-            Qkv::Apart => vec![
-                field("q_proj", &format!("{qkv}<D, H*E>")),
-                field("k_proj", &format!("{qkv}<D, K*E>")),
-                field("v_proj", &format!("{qkv}<D, K*E>")),
-            ],
-            Qkv::Joined | Qkv::Grouped => vec![field(of.at("qkv"), &format!("{qkv}<D, (H + 2*K)*E>"))],
-        };
-        fields.push(field(of.at("output"), &format!("{out}<H*E, D>")));
-        match of.kind.head_norms {
-            HeadNorms::No => {}
-            HeadNorms::Each => fields.extend(["q_norm", "k_norm"].map(|name| field(name, head_norm))),
-            HeadNorms::All => {
-                let [q, k] = &self.all_norms;
-                fields.extend([field("q_norm", q), field("k_norm", k)]);
-            }
-        }
-        fields
-    }
-
-    /// The statements that make queries, keys and values.
-    fn heads(&self, of: &Decoder<'_>) -> Vec<String> {
-        let all = of.kind.head_norms == HeadNorms::All;
-        let clipped = |x: String| match &self.clip {
-            Some(bound) => format!("minimum(maximum({x}, -{bound}), {bound})"),
-            None => x,
-        };
-        let normed = |norm: &str, x: String| if all { format!("{norm}({x})") } else { x };
-        let queries = |x: String| format!("let q = rearrange({x}, \".. s (k g e) -> .. k g s e\", k = K, e = E)");
-        let rows = |name: &str, x: String| format!("let {name} = rearrange({x}, \".. s (k e) -> .. k s e\", k = K)");
-        let mut lines = match of.kind.qkv {
-            Qkv::Apart => vec![
-                queries(normed("q_norm", clipped("q_proj(x)".to_owned()))),
-                rows("k", normed("k_norm", clipped("k_proj(x)".to_owned()))),
-                rows("v", clipped("v_proj(x)".to_owned())),
-            ],
-            Qkv::Joined => {
-                let at = |begin: &str, end: &str| format!("all[.., {begin}..{end}]");
-                vec![
-                    format!("let all = {}(x)", of.at("qkv")),
-                    queries(at("0", "H*E")),
-                    rows("k", at("H*E", "(H + K)*E")),
-                    rows("v", at("(H + K)*E", "(H + 2*K)*E")),
-                ]
-            }
-            Qkv::Grouped => vec![
-                format!("// For each head of keys: its queries, the key, the value."),
-                format!("let all = rearrange({}(x), \".. s (k m e) -> .. k s e m\", k = K, e = E)", of.at("qkv")),
-                "let q = rearrange(all[.., 0..H/K], \".. k s e g -> .. k g s e\")".to_owned(),
-                "let (k, v) = (all[.., H/K], all[.., H/K + 1])".to_owned(),
-            ],
-        };
-        let each = of.kind.head_norms == HeadNorms::Each;
-        let turned = |x: &str| {
-            let x = if each { format!("{x}_norm({x})") } else { x.to_owned() };
-            if self.rotary { format!("rotary({x}{}, begin = past)", self.turned) } else { x }
-        };
-        lines.push(format!("({}, {}, v)", turned("q"), turned("k")));
-        lines
-    }
-
-    /// The fields and statements of the feed-forward.
-    fn feed(&self, of: &Decoder<'_>) -> (Vec<String>, Vec<String>) {
-        let (linear, act) = (self.feed, self.act);
-        let [gate, widen, narrow] = ["gate", "widen", "narrow"].map(|role| of.at(role));
-        let up = |name: &str| field(name, &format!("{linear}<D, F>"));
-        let down = field(narrow, &format!("{linear}<F, D>"));
-        match of.kind.feed {
-            Feed::Plain => (vec![up(widen), down], vec![format!("{narrow}({act}({widen}(x)))")]),
-            Feed::Gated | Feed::Experts => {
-                (vec![up(gate), up(widen), down], vec![format!("{narrow}({act}({gate}(x)) * {widen}(x))")])
-            }
-            Feed::GatedJoined => (
-                vec![field("gate_up_proj", &format!("{linear}<D, 2*F>")), down],
-                vec![
-                    "let (gate, up) = split(gate_up_proj(x), axis = -1)".to_owned(),
-                    format!("{narrow}({act}(gate) * up)"),
-                ],
-            ),
-        }
-    }
-
-    /// The names of norms before attention, after it, before the feed-forward, and after it.
-    fn norms(&self, of: &Decoder<'_>) -> [Option<&'static str>; 4] {
-        let at = |role| Some(of.at(role));
-        match self.residual {
-            Residual::Before => [at("input_norm"), None, at("middle_norm"), None],
-            Residual::Around => [at("input_norm"), at("attention_norm"), at("middle_norm"), at("output_norm")],
-            Residual::After => [None, at("attention_norm"), None, at("output_norm")],
-            Residual::Parallel => [at("input_norm"), None, at("input_norm"), None],
-            Residual::ParallelTwo if of.kind.family == "falcon" => [Some("ln_attn"), None, Some("ln_mlp"), None],
-            Residual::ParallelTwo => [at("input_norm"), None, at("middle_norm"), None],
-        }
-    }
-
-    /// The fields of a block.
-    fn block_fields(&self, of: &Decoder<'_>) -> Vec<String> {
-        let [input, after, middle, output] = self.norms(of);
-        let norm = |name: Option<&str>| name.map(|name| field(name, &self.norm));
-        let attention = field(of.at("attention"), &format!("Attention<D, H, K, E{}>", self.room));
-        let middle = middle.filter(|_| self.residual != Residual::Parallel);
-        let mut fields: Vec<String> = norm(input).into_iter().collect();
-        fields.push(attention);
-        fields.extend([after, middle, output].into_iter().filter_map(norm));
-        match of.inline() {
-            true => fields.extend(self.feed(of).0),
-            false if of.kind.feed == Feed::Experts => fields.push(field(of.at("mlp"), "Experts<D, F, X>")),
-            false => fields.push(field(of.at("mlp"), "Mlp<D, F>")),
-        }
-        fields
-    }
-
-    /// What attention is given.
-    fn entering(&self, of: &Decoder<'_>) -> String {
-        let [input, ..] = self.norms(of);
-        input.map_or("x".to_owned(), |norm| format!("{norm}(x)"))
-    }
-
-    /// The statements of a block; `attend` is attention to something.
-    fn block(&self, of: &Decoder<'_>, attend: &dyn Fn(&str) -> String) -> Vec<String> {
-        let [_, after, middle, output] = self.norms(of);
-        let apply = |norm: Option<&str>, x: String| norm.map_or(x.clone(), |norm| format!("{norm}({x})"));
-        let times = &self.times;
-        let seen = apply(after, attend(&self.entering(of)));
-        let fed = apply(output, format!("{}({})", identifier(of.at("mlp")), apply(middle, "x".to_owned())));
-        match self.residual {
-            Residual::Parallel | Residual::ParallelTwo => vec![format!("x + {seen}{times} + {fed}{times}")],
-            _ => vec![format!("let x = x + {seen}{times}"), format!("x + {fed}{times}")],
-        }
     }
 }

@@ -55,6 +55,26 @@ const FAMILIES: [Family; 14] = [
     ("whisper", whisper::program),
 ];
 
+/// What else there is for families that are not supported.
+const OTHER_WAYS: [(&str, &str); 7] = [
+    (
+        "modernbert",
+        "its first layer lacks a norm that the others have, so its layers are no array; nomic_bert is alike",
+    ),
+    ("deberta-v2", "its attention compares tokens with distances; electra and roberta have the same heads"),
+    ("deberta", "its attention compares tokens with distances; electra and roberta have the same heads"),
+    ("mamba", "it has no attention; a Mamba is among the programs of `examples`"),
+    ("gpt_oss", "its weights are in 4 bits of a form that attnc does not read"),
+    (
+        "deepseek_v2",
+        "its attention keeps a latent vector for each token, which has no template yet; qwen2_moe is alike",
+    ),
+    (
+        "deepseek_v3",
+        "its attention keeps a latent vector for each token, which has no template yet; qwen3_moe is alike",
+    ),
+];
+
 /// The values of `model_type` that can be imported.
 pub fn families() -> impl Iterator<Item = &'static str> {
     decoder::families().chain(encoder::families()).chain(FAMILIES.iter().map(|(name, _)| *name))
@@ -97,7 +117,12 @@ pub fn import(config: &Config, names: &Names) -> Result<Imported, Refusal> {
         decoder::program(&family, config, names).or_else(|| encoder::program(&family, config, names)).or_else(of_table)
     else {
         let known: Vec<&str> = families().collect();
-        return Err(config.refuse("model_type", &format!("one of {}", known.join(", "))));
+        let help = OTHER_WAYS.iter().find(|(name, _)| *name == family).map_or(
+            "the program of another model can be written by hand, from the layers of `attnc ref std.nn`",
+            |(_, way)| way,
+        );
+        let refused = config.refuse("model_type", &format!("one of {}", known.join(", ")));
+        return Err(Refusal { help: Some(help.to_owned()), ..refused });
     };
     let text = text?;
     config.all_known()?;

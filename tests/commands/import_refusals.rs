@@ -55,7 +55,7 @@ fn what_is_not_supported_is_refused_by_its_field() {
             json!({"force_bos_token_to_be_generated": true, "bos_token_id": 53}),
             "`bos_token_id` is 53; attnc can import a token below",
         ),
-        ("llama", json!({"rope_parameters": {"rope_type": "longrope", "factor": 4.0}}), "`rope_parameters` is {"),
+        ("llama", json!({"rope_parameters": {"rope_type": "dynamic", "factor": 4.0}}), "`rope_parameters` is {"),
         (
             "llama",
             json!({"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1.0}}),

@@ -15,6 +15,7 @@ mod help;
 mod host;
 mod import;
 mod import_caches;
+mod import_families;
 mod import_gguf;
 mod import_refusals;
 mod import_weights;

@@ -281,7 +281,7 @@ pub(super) const KINDS: [Kind; 26] = [
         class: "Starcoder2",
         fields: "rms_norm_eps=norm_epsilon",
         needed: &["num_key_value_heads", "sliding_window"],
-        unused: &["residual_dropout", "embedding_dropout"],
+        unused: &["residual_dropout", "embedding_dropout", "mlp_type", "norm_type"],
         tensors: "widen=c_fc narrow=c_proj",
         qkv_bias: Switch::Field("use_bias", true),
         out_bias: Switch::Field("use_bias", true),
@@ -370,7 +370,8 @@ pub(super) const KINDS: [Kind; 26] = [
         family: "bloom",
         class: "Bloom",
         prefixes: &["transformer.", ""],
-        fields: "num_hidden_layers=n_layer num_attention_heads=n_head num_key_value_heads= head_dim= intermediate_size= \
+        fields: "hidden_size=hidden_size/n_embed num_hidden_layers=n_layer/num_hidden_layers \
+            num_attention_heads=n_head/num_attention_heads num_key_value_heads= head_dim= intermediate_size=n_inner \
             rms_norm_eps=layer_norm_epsilon hidden_act= max_position_embeddings=seq_length",
         unused: &[
             "slow_but_exact",

@@ -8,7 +8,7 @@ use super::kinds::{Kind, Positions};
 use super::{Config, Refusal, Template, number};
 
 /// The supported values of `rope_type`, for messages.
-const KINDS: &str = "a rope_type of default, linear, llama3 or yarn";
+const KINDS: &str = "a rope_type of default, linear, llama3, yarn or longrope";
 
 /// Rotary frequencies.
 #[derive(Clone, Debug)]
@@ -40,6 +40,13 @@ enum Scaling {
         factor: f64,
         low: f64,
         high: f64,
+        stretch: f64,
+    },
+    /// LongRoPE, for texts as long as in training: a divisor of each frequency, the context, the
+    /// scale of queries and keys.
+    Long {
+        divisors: Vec<f64>,
+        context: i64,
         stretch: f64,
     },
 }
@@ -135,10 +142,17 @@ impl Rope {
                 Scaling::Llama3 { factor, low, high, context }
             }
             "yarn" => yarn(config, field, inner, theta, e)?,
+            // The first name that it had.
+            "longrope" | "su" => long(config, field, inner, e)?,
             _ => return Err(config.refuse(field, KINDS)),
         };
         inner.all_known().map_err(|_| config.refuse(field, &format!("{KINDS} without further fields")))?;
         Ok(Rope { theta, near: None, width: e, scaling })
+    }
+
+    /// The longest text that the frequencies are for, if that is less than the model's.
+    pub(super) fn longest(&self) -> Option<i64> {
+        if let Scaling::Long { context, .. } = self.scaling { Some(context) } else { None }
     }
 
     /// Do layers with a window have a base of their own?
@@ -156,7 +170,16 @@ impl Rope {
     pub(super) fn fill<'t>(&self, template: Template<'t>, e: i64) -> Template<'t> {
         let (mut linear, mut stretch) = (String::new(), String::new());
         let [mut factor, mut low, mut high, mut context] = [1.0; 4];
+        let mut divisors = String::new();
         match self.scaling {
+            Scaling::Long { divisors: ref each, stretch: times, .. } => {
+                linear = " / divisors".to_owned();
+                stretch = format!(" * {}", number(times));
+                let runs = each.chunk_by(|a, b| a == b);
+                let runs = runs.map(|run| format!("full({}, [{}])", number(run[0]), run.len()));
+                let runs: Vec<String> = runs.collect();
+                divisors = if runs.len() == 1 { runs.concat() } else { format!("concat({})", runs.join(", ")) };
+            }
             Scaling::None => {}
             Scaling::Linear(by) => linear = format!(" / {}", number(by)),
             Scaling::Llama3 { factor: by, low: least, high: most, context: trained } => {
@@ -175,8 +198,16 @@ impl Rope {
         template
             .word("R", if partial { self.width.to_string() } else { "E".to_owned() })
             .word("partner", if partial { format!("i + {}", self.width / 2) } else { "i + E/2".to_owned() })
-            .word("even", if partial { format!("{} <= E", self.width) } else { "E % 2 == 0".to_owned() })
+            .word(
+                "even",
+                match (partial, self.longest()) {
+                    (true, _) => format!("{} <= E", self.width),
+                    (false, Some(_)) => format!("E == {e}"),
+                    (false, None) => "E % 2 == 0".to_owned(),
+                },
+            )
             .word("rotated", if partial { format!("x[.., 0..{}]", self.width) } else { "x".to_owned() })
+            .word("divisors", divisors)
             .word("theta", number(self.theta))
             .word("near_theta", self.near.map(number).unwrap_or_default())
             .word("linear", linear)
@@ -187,12 +218,33 @@ impl Rope {
             .word("context", number(context))
             .word("longest", number(context / low))
             .word("shortest", number(context / high))
+            .flag("long", self.longest().is_some())
             .flag("partial", partial)
             .flag("two_bases", self.is_of_two_kinds())
             .flag("blended", llama3 || yarn)
             .flag("llama3", llama3)
             .flag("yarn", yarn)
     }
+}
+
+/// The divisors of LongRoPE ("LongRoPE", Ding et al. 2024) for texts as long as in training. Those of
+/// longer texts would change the keys that a cache has already.
+fn long(config: &Config, field: &str, inner: &Config, e: i64) -> Result<Scaling, Refusal> {
+    let longest = config.size("max_position_embeddings")?;
+    let context = match config.has("original_max_position_embeddings") {
+        true => config.size("original_max_position_embeddings")?,
+        false => inner.size_or("original_max_position_embeddings", longest)?,
+    };
+    inner.has("original_max_position_embeddings");
+    inner.floats("long_factor")?;
+    let divisors = inner.floats("short_factor")?.unwrap_or_default();
+    if divisors.len() as i64 != e / 2 || divisors.iter().any(|divisor| *divisor <= 0.0) {
+        return Err(config.refuse(field, &format!("a short_factor of {} numbers above 0", e / 2)));
+    }
+    let factor = inner.positive_or("factor", longest as f64 / context as f64)?;
+    let usual = if factor <= 1.0 || context < 2 { 1.0 } else { (1.0 + factor.ln() / (context as f64).ln()).sqrt() };
+    let stretch = if inner.has("attention_factor") { inner.positive_or("attention_factor", 1.0)? } else { usual };
+    Ok(Scaling::Long { divisors, context, stretch })
 }
 
 /// YaRN's bounds, and the scale of queries and keys ("YaRN", Peng et al. 2023).
