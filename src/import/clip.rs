@@ -58,9 +58,12 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         config.object(name)?.ok_or_else(|| config.refuse(name, "the configuration of one of its two encoders"))
     };
     let (text, vision) = (part("text_config")?, part("vision_config")?);
-    // Copies of the parts, which older files have.
-    for unused in ["text_config_dict", "vision_config_dict", "logit_scale_init_value"] {
-        config.has(unused);
+    config.has("logit_scale_init_value");
+    // Older files repeat fields of the parts.
+    for (name, part) in [("text_config_dict", &text), ("vision_config_dict", &vision)] {
+        if config.object(name)?.is_some_and(|repeated| !repeated.is_in(part)) {
+            return Err(config.refuse(name, "what the other configuration says"));
+        }
     }
     let (texts, images) = (Tower::from_config(&text, clip)?, Tower::from_config(&vision, clip)?);
     let (size, patch) = (vision.size_or("image_size", 224)?, vision.size_or("patch_size", if clip { 32 } else { 16 })?);

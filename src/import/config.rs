@@ -300,6 +300,14 @@ impl Config {
         list.map(Some).ok_or_else(|| self.refuse(name, "a list of texts"))
     }
 
+    /// A list of strings, or one string with this between them; none by default.
+    pub(super) fn texts_or_text(&self, name: &str, between: char) -> Result<Vec<String>, Refusal> {
+        match self.get(name).and_then(Value::as_str) {
+            Some(text) => Ok(text.split(between).map(|part| part.trim().to_owned()).collect()),
+            None => Ok(self.texts(name)?.unwrap_or_default()),
+        }
+    }
+
     /// A list of numbers, if given.
     pub(super) fn floats(&self, name: &str) -> Result<Option<Vec<f64>>, Refusal> {
         let Some(value) = self.get(name) else { return Ok(None) };
@@ -338,6 +346,11 @@ impl Config {
     /// Are all fields and values equal?
     pub(super) fn says_the_same(&self, other: &Config) -> bool {
         self.fields == other.fields
+    }
+
+    /// Are its fields also in another, with the same values?
+    pub(super) fn is_in(&self, other: &Config) -> bool {
+        self.fields.iter().all(|(name, value)| other.fields.get(name) == Some(value))
     }
 
     /// The number of fields.

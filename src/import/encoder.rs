@@ -15,6 +15,8 @@ enum Positions {
     Biased(i64),
     /// Rotary positions.
     Rotary,
+    /// Attention to distances.
+    Distances,
 }
 
 /// A family.
@@ -71,7 +73,7 @@ const ROBERTA: Kind = Kind {
 };
 
 /// All of them.
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     BERT,
     ROBERTA,
     Kind { family: "xlm-roberta", class: "XLMRoberta", ..ROBERTA },
@@ -126,6 +128,15 @@ const KINDS: [Kind; 9] = [
         ..BERT
     },
     Kind {
+        family: "deberta-v2",
+        class: "DebertaV2",
+        prefix: "deberta.",
+        tensors: "types= query=self.query_proj key=self.key_proj value=self.value_proj first=pooler.dense second=classifier",
+        positions: Positions::Distances,
+        text_act: "gelu",
+        ..BERT
+    },
+    Kind {
         family: "nomic_bert",
         class: "NomicBert",
         prefix: "nomic_bert.",
@@ -151,6 +162,61 @@ pub(super) fn families() -> impl Iterator<Item = &'static str> {
 pub(super) fn program(family: &str, config: &Config, names: &Names) -> Option<Result<String, Refusal>> {
     let kind = KINDS.iter().find(|kind| kind.family == family)?;
     Some(kind.made(config, names))
+}
+
+/// DeBERTa's vectors for distances.
+struct Distances {
+    /// How many there are for each side.
+    span: i64,
+    /// The longest distance that they tell apart.
+    longest: i64,
+    /// Do they stand for more and more distances?
+    grows: bool,
+}
+
+impl Distances {
+    fn from_config(config: &Config, d: i64) -> Result<Distances, Refusal> {
+        config.only("relative_attention", true)?;
+        config.present("relative_attention")?;
+        config.only("share_att_key", true)?;
+        config.present("share_att_key")?;
+        config.only("position_biased_input", false)?;
+        config.present("position_biased_input")?;
+        config.only("legacy", true)?;
+        let kinds = config.texts_or_text("pos_att_type", '|')?;
+        if kinds.len() != 2 || !["p2c", "c2p"].iter().all(|kind| kinds.iter().any(|known| known == kind)) {
+            return Err(config.refuse("pos_att_type", "p2c and c2p"));
+        }
+        if config.text_or("norm_rel_ebd", "none")? != "layer_norm" {
+            return Err(config.refuse("norm_rel_ebd", "layer_norm"));
+        }
+        for (field, wanted) in [("type_vocab_size", 0), ("conv_kernel_size", 0)] {
+            if config.token(field)?.unwrap_or(0) != wanted {
+                return Err(config.refuse(field, "0"));
+            }
+        }
+        for field in ["embedding_size", "pooler_hidden_size"] {
+            if config.size_or(field, d)? != d {
+                return Err(config.refuse(field, &format!("hidden_size, {d}")));
+            }
+        }
+        config.number_or("pooler_dropout", 0.0)?;
+        if activation(config, "pooler_hidden_act", "gelu")? != "gelu" {
+            return Err(config.refuse("pooler_hidden_act", "gelu"));
+        }
+        let negative = |field: &str| config.number_or(field, -1.0).map(|n| n < 1.0);
+        let longest = config.size(if negative("max_relative_positions")? {
+            "max_position_embeddings"
+        } else {
+            "max_relative_positions"
+        })?;
+        let grows = !negative("position_buckets")?;
+        let span = if grows { config.size("position_buckets")? } else { longest };
+        if grows && (span < 4 || span % 2 != 0 || longest - 1 <= span / 2) {
+            return Err(config.refuse("position_buckets", "an even size from 4 on, below twice the longest distance"));
+        }
+        Ok(Distances { span, longest, grows })
+    }
 }
 
 impl Kind {
@@ -233,9 +299,12 @@ impl Kind {
                 return Err(config.refuse(heads, "a number such that each head has an even size"));
             }
         }
+        let distances =
+            if self.positions == Positions::Distances { Some(Distances::from_config(config, d)?) } else { None };
         let mut embedded = vec!["word_embeddings(tokens)"];
         embedded.extend(typed.then_some("token_type_embeddings(types)"));
-        embedded.extend((!rotary).then_some("positions"));
+        let placed = !rotary && distances.is_none();
+        embedded.extend(placed.then_some("positions"));
         let norm_outside = self.at("embed_norm") != "LayerNorm";
         let old = names.has(&format!("{prefix}embeddings.LayerNorm.gamma"));
         let classifier = of_text || of_tokens;
@@ -244,9 +313,10 @@ impl Kind {
             Some(labels) => labels.count() as i64,
             None => config.size_or("num_labels", 2)?,
         };
-        let about = match (typed, rotary, behind) {
+        let about = match (typed, !placed, behind) {
             (true, false, false) => "Token embedding plus position embedding plus segment embedding.".to_owned(),
             (true, true, _) => "Token embedding plus segment embedding.".to_owned(),
+            (false, true, _) => "Token embedding.".to_owned(),
             (_, _, true) => format!(
                 "Token embedding plus position embedding. Positions count from {}; padding has position {pad}.",
                 pad + 1
@@ -266,7 +336,7 @@ impl Kind {
             .word("eps", eps)
             .word("Norm", if old { "OldNorm" } else { "LayerNorm" })
             .word("Linear", linear)
-            .word("rows_generic", if rotary { "" } else { ", T" })
+            .word("rows_generic", if placed { ", T" } else { "" })
             .word("width", if projected { "W" } else { "D" })
             .word("width_default", if projected { format!(", W = {narrow}") } else { String::new() })
             .word("types_generic", if typed { ", Y" } else { "" })
@@ -301,13 +371,36 @@ impl Kind {
             .word(
                 "scores",
                 match (rotary, biased) {
+                    _ if distances.is_some() => "(q @ k.T + near(q, k, table, at)) / sqrt(3 * (D / H))",
                     (true, _) => "rotary(q) @ rotary(k).T / sqrt(D / H)",
                     (_, true) => "q @ k.T / sqrt(D / H) + bias",
                     _ => "q @ k.T / sqrt(D / H)",
                 },
             )
-            .word("biased", if biased { ", bias: f32[H, S, S]" } else { "" })
-            .word("bias_passed", if biased { ", bias" } else { "" })
+            .word(
+                "biased",
+                match &distances {
+                    Some(distances) => format!(", table: f32[{}, D], at: i32[S, S]", 2 * distances.span),
+                    None if biased => ", bias: f32[H, S, S]".to_owned(),
+                    None => String::new(),
+                },
+            )
+            .word(
+                "bias_passed",
+                match distances {
+                    Some(_) => ", table, at",
+                    None if biased => ", bias",
+                    None => "",
+                },
+            )
+            .word("span", distances.as_ref().map_or(0, |distances| distances.span))
+            .word("last", distances.as_ref().map_or(0, |distances| 2 * distances.span - 1))
+            .word("rows", distances.as_ref().map_or(0, |distances| 2 * distances.span))
+            .word("middle", distances.as_ref().map_or(0, |distances| distances.span / 2))
+            .word("narrow_rows", number(distances.as_ref().map_or(0.0, |distances| (distances.span / 2 - 1) as f64)))
+            .word("far", number(distances.as_ref().map_or(0.0, |distances| (distances.longest - 1) as f64)))
+            .flag("distances", distances.is_some())
+            .flag("wide_rows", distances.as_ref().is_some_and(|distances| distances.grows))
             .word("base", base)
             .word("even", if rotary { ", D / H % 2 == 0" } else { "" })
             .word("attention_norm", self.at("attention_norm"))
@@ -341,7 +434,7 @@ impl Kind {
             .flag("norm_outside", norm_outside)
             .flag("behind", behind)
             .flag("learned", self.positions == Positions::Learned)
-            .flag("rows", !rotary)
+            .flag("rows", placed)
             .flag("rotary", rotary)
             .flag("projected", projected)
             .flag("joined", self.modern)

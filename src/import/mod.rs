@@ -56,13 +56,12 @@ const FAMILIES: [Family; 14] = [
 ];
 
 /// What else there is for families that are not supported.
-const OTHER_WAYS: [(&str, &str); 7] = [
+const OTHER_WAYS: [(&str, &str); 6] = [
     (
         "modernbert",
         "its first layer lacks a norm that the others have, so its layers are no array; nomic_bert is alike",
     ),
-    ("deberta-v2", "its attention compares tokens with distances; electra and roberta have the same heads"),
-    ("deberta", "its attention compares tokens with distances; electra and roberta have the same heads"),
+    ("deberta", "its attention compares tokens with distances; deberta-v2 is alike"),
     ("mamba", "it has no attention; a Mamba is among the programs of `examples`"),
     ("gpt_oss", "its weights are in 4 bits of a form that attnc does not read"),
     (

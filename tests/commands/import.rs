@@ -83,7 +83,7 @@ fn imported_programs_compute_what_transformers_computes() {
     }
     // Every model with a head that gives the next token has a cache.
     assert_eq!(of_families.iter().filter(|(_, cached, _)| *cached).count(), CACHED);
-    assert_eq!(of_families.iter().map(|(.., texts)| texts).sum::<usize>(), 4 * 9);
+    assert_eq!(of_families.iter().map(|(.., texts)| texts).sum::<usize>(), 4 * 31);
 }
 
 /// Compares the results of the program of a checkpoint with those that stand beside it; the checkpoint's family, whether the program

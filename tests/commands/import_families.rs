@@ -37,7 +37,7 @@ fn configurations_of_public_models_are_imported_or_refused() {
     let all: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("a file")).expect("JSON");
     let all = all.as_object().expect("an object").clone();
     assert!(all.len() >= 90, "{}", all.len());
-    let imported = threads::each(all.into_iter().collect(), threads::all(), |(name, entry)| {
+    let imported = threads::each(all.into_iter().collect(), threads::all(), |(name, entry): (String, Value)| {
         let config = Config::parse(&entry["config"].to_string(), &[]).unwrap_or_else(|e| panic!("{name}: {e:?}"));
         let names: Names = NAMES.into_iter().map(str::to_owned).collect();
         match (import(&config, &names), entry["refused"].as_str()) {

@@ -275,7 +275,14 @@ pub(super) const KINDS: [Kind; 26] = [
         rotated: 0.25,
         ..LLAMA
     },
-    Kind { family: "smollm3", class: "SmolLM3", tied: true, theta: 2_000_000.0, ..LLAMA },
+    Kind {
+        family: "smollm3",
+        class: "SmolLM3",
+        only: &[("use_sliding_window", false)],
+        tied: true,
+        theta: 2_000_000.0,
+        ..LLAMA
+    },
     Kind {
         family: "starcoder2",
         class: "Starcoder2",
