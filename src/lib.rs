@@ -49,7 +49,7 @@
 //! | `simulated` | launches of plans on the simulator of GPUs; pictures of what a block does over time | `codegen::ptx`, `ptx`, `shape`, `svg`, `tile` | how anything was scheduled, how PTX is made |
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the measured ceilings of the machine and its GPU | `ptx`, `random`, `runtime`, `shape`, `svg`, `tensor` | compiling, calling |
-//! | `import` | configurations of the Hugging Face hub to programs; a template for each family |  | files, stages |
+//! | `import` | configurations of the Hugging Face hub to programs; a template for each kind of model |  | files, stages |
 //! | `record` | the record of a compilation (`--emit record`): all stages as data, and the relation between their lines |  | any stage |
 //! | `reference` | the language reference: entries as text (`language.txt`), the standard library by signature | `diagnostics`, `shape`, `source`, `syntax`, `types` | bodies, IR |
 //! | `report` | the page that shows a record (`--emit html`) |  | any stage |

@@ -1,5 +1,5 @@
-//! BART and its relatives, Marian, mBART, Pegasus and M2M-100: encoder and decoder. With a head, the decoder has a
-//! cache and generates text.
+//! BART and its relatives, Marian, mBART, Pegasus and M2M-100: encoder and decoder. With a head,
+//! the decoder has a cache and generates text.
 //!
 //! They share their layers and the names of their tensors, and differ in the placement of norms, in
 //! positions, and in how the input text ends ([`Member`]).

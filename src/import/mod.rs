@@ -5,9 +5,10 @@
 //! have the names of its tensors, so that it runs with the checkpoint unchanged. A configuration
 //! that the program would not implement is rejected, by the name of the field.
 //!
-//! Each family of models has a file here and one or more templates (`*.attn`): programs with
-//! `$name` for values of the configuration, and with conditional lines ([`template`]). This folder
-//! must not know files, the compiler's stages, or the command line.
+//! Each kind of model (decoders, encoders, ..) has a template (`*.attn`): a program with `$name`
+//! for values of the configuration, and with conditional lines ([`template`]). A table says for each
+//! family the names of its fields and tensors, and its parts. This folder must not know files, the
+//! compiler's stages, or the command line.
 
 mod bart;
 mod clip;

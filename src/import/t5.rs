@@ -1,5 +1,5 @@
-//! T5, Flan-T5 and mT5: encoder and decoder, or only the encoder. With a head, the decoder has a cache
-//! and generates text.
+//! T5, Flan-T5 and mT5: encoder and decoder, or only the encoder. With a head, the decoder has a
+//! cache and generates text.
 
 use super::{Config, Names, Refusal, Template, activation, number};
 

@@ -36,7 +36,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     let gated = dino && config.flag_or("use_swiglu_ffn", false)?;
     let inner = match dino {
         true => {
-            let wide = (d as f64 * config.positive_or("mlp_ratio", 4.0)?) as i64;
+            let wide = (d as f64 * config.positive_or("mlp_ratio", 4.0)?).clamp(1.0, f64::from(i32::MAX)) as i64;
             // With a gate, two thirds of it, in multiples of 8.
             if gated { ((wide as f64 * 2.0 / 3.0) as i64 + 7) / 8 * 8 } else { wide }
         }

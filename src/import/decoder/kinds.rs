@@ -91,7 +91,8 @@ pub(super) struct Kind {
     pub(super) class: &'static str,
     pub(super) ends: [&'static str; 2],
     pub(super) prefixes: &'static [&'static str],
-    /// Fields with another name than Llama's, separated by spaces: `llama=other`, `llama=` for none.
+    /// Fields with another name than Llama's, with spaces between: `llama=other`, of alternatives
+    /// the first that is there (`llama=other/third`), `llama=` for none.
     pub(super) fields: &'static str,
     /// The same for tensors; one with `.` first is not in the feed-forward but beside it.
     pub(super) tensors: &'static str,

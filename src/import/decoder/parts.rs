@@ -1,7 +1,7 @@
 //! The parts of a block of a decoder, as the program writes them.
 //!
-//! In: a row of the table ([`Kind`](super::kinds::Kind)) and what the configuration says of it. Out:
-//! lines of fields and statements, for the template.
+//! In: a row of the table ([`Kind`](super::kinds::Kind)) and what the configuration says of it.
+//! Out: lines of fields and statements, for the template.
 
 use super::kinds::{Feed, HeadNorms, Qkv, Residual};
 use super::{Config, Decoder, Refusal};
@@ -142,7 +142,7 @@ impl Parts {
                 ]
             }
             Qkv::Grouped => vec![
-                format!("// For each head of keys: its queries, the key, the value."),
+                "// For each head of keys: its queries, the key, the value.".to_owned(),
                 format!("let all = rearrange({}(x), \".. s (k m e) -> .. k s e m\", k = K, e = E)", of.at("qkv")),
                 "let q = rearrange(all[.., 0..H/K], \".. k s e g -> .. k g s e\")".to_owned(),
                 "let (k, v) = (all[.., H/K], all[.., H/K + 1])".to_owned(),

@@ -75,7 +75,10 @@ fn by_types(config: &Config, layers: i64) -> Result<Option<Window>, Refusal> {
     let mut local = Vec::new();
     for (kinds, times) in config.groups("attention_types")?.unwrap_or_default() {
         let kinds: Vec<bool> = kinds.iter().map(|kind| kind == "local").collect();
-        for _ in 0..times.clamp(0, layers) {
+        for _ in 0..times {
+            if kinds.is_empty() || local.len() as i64 > layers.min(super::MAX_MIXED) {
+                break;
+            }
             local.extend(&kinds);
         }
     }
@@ -167,8 +170,8 @@ impl Rule {
         }
     }
 
-    /// The loops over the layers of this array. `arguments` are the arguments of `heads` after `x`, in
-    /// layers with and without a window.
+    /// The loops over the layers of this array. `arguments` are the arguments of `heads` after `x`,
+    /// in layers with and without a window.
     ///
     /// A period that occurs at least twice becomes one loop, and so do adjacent layers of one kind
     /// elsewhere: the program does not grow with its depth.
