@@ -37,22 +37,23 @@ fn configurations_of_public_models_are_imported_or_refused() {
     let all: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("a file")).expect("JSON");
     let all = all.as_object().expect("an object").clone();
     assert!(all.len() >= 90, "{}", all.len());
-    let imported = threads::each(all.into_iter().collect(), threads::all(), |(name, entry): (String, Value)| {
-        let config = Config::parse(&entry["config"].to_string(), &[]).unwrap_or_else(|e| panic!("{name}: {e:?}"));
-        let names: Names = NAMES.into_iter().map(str::to_owned).collect();
-        match (import(&config, &names), entry["refused"].as_str()) {
-            (Ok(made), None) => {
-                front::module("imported.attn", &made.text, &Options::default())
-                    .unwrap_or_else(|e| panic!("{name}: {e}"));
-                entry["config"]["model_type"].as_str().map(str::to_owned)
+    let imported =
+        threads::each(all.into_iter().collect::<Vec<_>>(), threads::all(), |(name, entry): (String, Value)| {
+            let config = Config::parse(&entry["config"].to_string(), &[]).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+            let names: Names = NAMES.into_iter().map(str::to_owned).collect();
+            match (import(&config, &names), entry["refused"].as_str()) {
+                (Ok(made), None) => {
+                    front::module("imported.attn", &made.text, &Options::default())
+                        .unwrap_or_else(|e| panic!("{name}: {e}"));
+                    entry["config"]["model_type"].as_str().map(str::to_owned)
+                }
+                (Err(refusal), Some(told)) => {
+                    assert!(refusal.message.contains(told), "{name}: {}", refusal.message);
+                    None
+                }
+                (made, told) => panic!("{name}: {:?}, wanted {told:?}", made.map(|made| made.model)),
             }
-            (Err(refusal), Some(told)) => {
-                assert!(refusal.message.contains(told), "{name}: {}", refusal.message);
-                None
-            }
-            (made, told) => panic!("{name}: {:?}, wanted {told:?}", made.map(|made| made.model)),
-        }
-    });
+        });
     let imported: BTreeSet<String> = imported.into_iter().flatten().collect();
     for family in families().filter(|family| !["gemma3", "nomic_bert", "mbart"].contains(family)) {
         assert!(imported.contains(family), "{family}");
