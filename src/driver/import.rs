@@ -37,7 +37,7 @@ fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandErro
         return gguf(s, options);
     }
     if let Some(name) = given.to_str().filter(|name| is_on_the_hub(name) && !given.exists()) {
-        let message = format!("`{name}` is no folder, and attnc downloads nothing");
+        let message = format!("`{name}` is not a folder, and attnc downloads nothing");
         let local = name.rsplit('/').next().unwrap_or(name);
         let help = format!(
             "fetch the model `{name}` first: `hf download {name} --local-dir {local}`, then `attnc import {local}`"

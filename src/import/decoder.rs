@@ -542,7 +542,7 @@ impl Decoder<'_> {
         Ok(rope.fill(template, e).program())
     }
 
-    /// Are the fields of the feed-forward those of the block?
+    /// Does the block itself have the fields of the feed-forward?
     fn inline(&self) -> bool {
         named(self.kind.tensors, "widen").is_some_and(|name| name.starts_with('.'))
     }

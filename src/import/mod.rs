@@ -6,8 +6,8 @@
 //! that the program would not implement is rejected, by the name of the field.
 //!
 //! Each kind of model (decoders, encoders, ..) has a template (`*.attn`): a program with `$name`
-//! for values of the configuration, and with conditional lines ([`template`]). A table says for each
-//! family the names of its fields and tensors, and its parts. This folder must not know files, the
+//! for values of the configuration, and with conditional lines ([`template`]). A table says for
+//! each family the names of its fields and tensors, and its parts. This folder must not know files, the
 //! compiler's stages, or the command line.
 
 mod bart;
@@ -38,7 +38,7 @@ pub struct Imported {
 /// A family: its name in `model_type`, and the function that makes the program.
 type Family = (&'static str, fn(&Config, &Names) -> Result<String, Refusal>);
 
-/// Families other than those of [`decoder`] and [`encoder`], in the order of messages.
+/// Families outside of the tables of [`decoder`] and [`encoder`], in the order of messages.
 const FAMILIES: [Family; 14] = [
     ("gemma3", decoder::beside_images),
     ("t5", t5::program),
@@ -56,7 +56,7 @@ const FAMILIES: [Family; 14] = [
     ("whisper", whisper::program),
 ];
 
-/// What else there is for families that are not supported.
+/// Ways forward for families that are not supported.
 const OTHER_WAYS: [(&str, &str); 6] = [
     (
         "modernbert",

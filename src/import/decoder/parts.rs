@@ -40,7 +40,7 @@ pub(super) struct Experts {
     pub(super) top: i64,
     /// The width of an expert for all tokens.
     pub(super) shared: Option<i64>,
-    /// Do the weights of those that are chosen add up to 1?
+    /// Do the weights of the chosen experts add up to 1?
     pub(super) shares: bool,
 }
 
@@ -208,7 +208,7 @@ impl Parts {
         fields
     }
 
-    /// What attention is given.
+    /// The input of attention.
     pub(super) fn entering(&self, of: &Decoder<'_>) -> String {
         let [input, ..] = self.norms(of);
         input.map_or("x".to_owned(), |norm| format!("{norm}(x)"))

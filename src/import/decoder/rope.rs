@@ -227,8 +227,8 @@ impl Rope {
     }
 }
 
-/// The divisors of LongRoPE (Ding et al. 2024) for texts as long as in training. Those of longer
-/// texts would change the keys that a cache has already.
+/// The divisors of LongRoPE (Ding et al. 2024) for texts as long as in training. For longer
+/// texts, others would change the keys that a cache has already.
 fn long(config: &Config, field: &str, inner: &Config, e: i64) -> Result<Scaling, Refusal> {
     let longest = config.size("max_position_embeddings")?;
     let context = match config.has("original_max_position_embeddings") {
