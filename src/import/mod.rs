@@ -7,8 +7,8 @@
 //!
 //! Each kind of model (decoders, encoders, ..) has a template (`*.attn`): a program with `$name`
 //! for values of the configuration, and with conditional lines ([`template`]). A table says for
-//! each family the names of its fields and tensors, and its parts. This folder must not know files, the
-//! compiler's stages, or the command line.
+//! each family the names of its fields and tensors, and its parts. This folder must not know files,
+//! the compiler's stages, or the command line.
 
 mod bart;
 mod clip;
