@@ -105,6 +105,17 @@ pub(crate) const EXAMPLES: [&str; 34] = [
     "34_train_gpt",
 ];
 
+/// The examples that train with a `learn` of their own kind. Their references are the losses of ten calls of it.
+pub(crate) const SYSTEMS: [&str; 7] = [
+    "35_train_lstm",
+    "36_train_translate",
+    "37_train_bert",
+    "38_train_vit",
+    "39_train_sentences",
+    "40_train_lora",
+    "41_train_student",
+];
+
 /// The path of an example's program.
 pub(crate) fn program(example: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(example).with_extension("attn")

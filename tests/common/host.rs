@@ -13,6 +13,7 @@ pub(crate) fn host(tensor: &fixtures::Tensor) -> Tensor {
     let elem = match tensor.dtype {
         Dtype::F32 => Elem::F32,
         Dtype::I32 => Elem::I32,
+        Dtype::I64 => Elem::I64,
         Dtype::BOOL => Elem::Bool,
         other => panic!("{other:?} in a fixture"),
     };

@@ -48,6 +48,7 @@ mod selection;
 mod session_states;
 mod state;
 mod std_nn;
+mod systems;
 #[path = "../common/tape.rs"]
 mod tape;
 mod training;

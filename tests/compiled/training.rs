@@ -261,7 +261,13 @@ fn layers_of_an_array_are_trained_each() {
     assert!(meant[12] < meant[0], "{meant:?}");
     assert!(far(&meant, &numbers(&array.calls(&calls))) < NEAR);
     let all = Tensor::from_floats(Elem::F32, vec![6, 2, 3], &x.to_f64().repeat(6)).expect("a tensor");
-    for program in [&alone, &array] {
+    // A layer before the array, whose parameters come first.
+    let calls = "y = first(y)\nfor cell in h { y = cell(y) }";
+    let mixed = stacked("first: Cell<D>\nh: [Cell<D>; L-1]", calls, |n| match n {
+        0 => "first".to_string(),
+        _ => format!("h.{}", n - 1),
+    });
+    for program in [&alone, &array, &mixed] {
         let given = numbers(&program.calls(&[("many", vec![all.clone()]), ("after", vec![x.clone()])]));
         let losses: Vec<f64> = meant.iter().copied().take(12).step_by(2).chain([meant[12]]).collect();
         assert!(far(&losses, &given) < NEAR, "{losses:?}\n{given:?}");

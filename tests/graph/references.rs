@@ -5,7 +5,7 @@
 
 use crate::fixtures;
 
-use fixtures::{EXAMPLES, bits, load, parameter};
+use fixtures::{EXAMPLES, SYSTEMS, bits, load, parameter};
 
 /// The weights that Rust makes are those that Python made: the constants are prng.py's.
 #[test]
@@ -25,8 +25,9 @@ fn every_example_has_references() {
         .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".attn")?.to_owned()))
         .collect();
     programs.sort();
-    assert_eq!(programs, EXAMPLES);
-    for example in EXAMPLES {
+    let examples: Vec<&str> = EXAMPLES.into_iter().chain(SYSTEMS).collect();
+    assert_eq!(programs, examples);
+    for example in examples {
         let fixture = load(example);
         assert!(!fixture.cases.is_empty(), "{example}");
         assert_eq!(fixture.weights().len(), fixture.parameters.len(), "{example}");

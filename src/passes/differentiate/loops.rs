@@ -53,7 +53,7 @@ impl Sweep<'_> {
         }
         // The arguments that the given ones depend on, by any number of iterations.
         let roots = l.args.iter().zip(&given).filter(|(_, g)| g.is_some()).map(|(v, _)| *v).collect();
-        let found = ancestors(self.e.f, roots);
+        let found = ancestors(self.e.f, roots, |b| region.blocks.contains(&b));
         let is_carried = |k: &usize| self.active[l.args[*k]] && found[l.args[*k]];
         let carried: Vec<usize> = (0..l.args.len()).filter(is_carried).collect();
         self.e.loc = region.loc;
@@ -202,7 +202,7 @@ impl Sweep<'_> {
         });
         let mut needed: BTreeMap<Value, bool> = BTreeMap::new();
         let roots: Vec<Value> = next.iter().copied().chain(conditions).collect();
-        let found = ancestors(self.e.f, roots);
+        let found = ancestors(self.e.f, roots, |_| true);
         for v in back.stands_for.keys() {
             needed.insert(*v, found[*v]);
         }

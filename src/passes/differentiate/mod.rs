@@ -266,7 +266,7 @@ fn no_gradient(grad: &crate::ir::InstData, of: &str, stop: Option<(crate::ir::Lo
 fn is_used_by_another(f: &Function, group: &Group) -> bool {
     let others = f.insts().filter(|(_, i, d)| matches!(d.op, Op::Grad { .. }) && !group.grads.contains(i));
     let losses: Vec<Value> = others.filter_map(|(_, _, d)| d.operands.first().copied()).collect();
-    let needed = ancestors(f, losses);
+    let needed = ancestors(f, losses, |_| true);
     group.grads.iter().any(|i| f.inst(*i).result.is_some_and(|v| needed[v]))
 }
 

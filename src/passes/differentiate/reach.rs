@@ -109,11 +109,9 @@ impl<'a> Reach<'a> {
                         active: self.active.clone(),
                         changed: true,
                     };
-                    for v in args {
-                        outer.active[*v] = false;
-                    }
-                    for i in blocks.iter().flat_map(|b| &f.block(*b).insts) {
-                        f.inst(*i).result.into_iter().for_each(|v| outer.active[v] = false);
+                    for b in blocks.iter().map(|b| f.block(*b)) {
+                        let results = b.insts.iter().filter_map(|i| f.inst(*i).result);
+                        b.args.iter().copied().chain(results).for_each(|v| outer.active[v] = false);
                     }
                     let list: Vec<Block> = blocks.iter().copied().collect();
                     while std::mem::take(&mut outer.changed) {
@@ -151,7 +149,7 @@ impl<'a> Reach<'a> {
     /// The first operation that a value or parameter goes into on its way to the loss, and from
     /// whose result no gradient comes back.
     pub(super) fn stops(&self, f: &Function, loss: Value) -> Option<(Loc, &'static str)> {
-        let needed = ancestors(f, vec![loss]);
+        let needed = ancestors(f, vec![loss], |_| true);
         let stops = |i: &Inst| {
             let d = f.inst(*i);
             let result = d.result.filter(|v| needed[*v] && !self.active[*v])?;
@@ -162,8 +160,12 @@ impl<'a> Reach<'a> {
     }
 }
 
-/// The values that these are computed from, themselves included.
-pub(super) fn ancestors(f: &Function, mut work: Vec<Value>) -> SecondaryMap<Value, bool> {
+/// The values that these are computed from, themselves included, by paths through some blocks.
+pub(super) fn ancestors(
+    f: &Function,
+    mut work: Vec<Value>,
+    through: impl Fn(Block) -> bool,
+) -> SecondaryMap<Value, bool> {
     let predecessors = f.predecessors();
     let mut found: SecondaryMap<Value, bool> = SecondaryMap::new();
     while let Some(v) = work.pop() {
@@ -174,7 +176,7 @@ pub(super) fn ancestors(f: &Function, mut work: Vec<Value>) -> SecondaryMap<Valu
             ValueDef::Param => {}
             ValueDef::Result(i) => work.extend(&f.inst(i).operands),
             ValueDef::Arg(block, at) => {
-                for p in &predecessors[block] {
+                for p in predecessors[block].iter().filter(|p| through(**p)) {
                     let terminator = &f.block(*p).terminator;
                     if let Terminator::BrIf { condition, .. } = terminator {
                         work.push(*condition);
