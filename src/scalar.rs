@@ -109,7 +109,7 @@ named_enum! {
 
 named_enum! {
     /// Reductions over axes. Of an empty axis: sum 0, max -inf, min +inf, all true, any false, mean
-    /// NaN; argmax has none.
+    /// NaN, logsumexp -inf; argmax has none.
     ReduceKind {
         Sum = "sum" ["reduce_sum"], "the sum over axes";
         Mean = "mean" ["reduce_mean"], "the mean over axes";
@@ -117,6 +117,7 @@ named_enum! {
         Min = "min" ["reduce_min"], "the least element; NaN if any is NaN";
         All = "all" ["reduce_all"], "true if every element is";
         Any = "any" ["reduce_any"], "true if any element is";
+        LogSumExp = "logsumexp" ["reduce_logsumexp"], "log(sum(exp(x))), without overflow; -inf if all elements are";
         /// An index (i32). An axis of more than [`ARGMAX_LENGTH`] elements is an error of the call.
         ArgMax = "argmax", "the index of the greatest element: of the first among equals, or of the first NaN";
     }
@@ -188,7 +189,7 @@ impl Scalar {
         match kind {
             ReduceKind::Sum | ReduceKind::Mean if elem.is_float() => Scalar::Float(0.0),
             ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),
-            ReduceKind::Max | ReduceKind::ArgMax => low,
+            ReduceKind::Max | ReduceKind::ArgMax | ReduceKind::LogSumExp => low,
             ReduceKind::Min => high,
             ReduceKind::All => Scalar::Bool(true),
             ReduceKind::Any => Scalar::Bool(false),
@@ -291,7 +292,7 @@ impl CmpOp {
 
 impl ReduceKind {
     /// The operation that combines two partial results; `None` for `argmax`, which also needs
-    /// indices.
+    /// indices, and `logsumexp`, which needs a maximum.
     pub fn combination(self) -> Option<BinaryOp> {
         match self {
             ReduceKind::Sum | ReduceKind::Mean => Some(BinaryOp::Add),
@@ -299,7 +300,7 @@ impl ReduceKind {
             ReduceKind::Min => Some(BinaryOp::Min),
             ReduceKind::All => Some(BinaryOp::And),
             ReduceKind::Any => Some(BinaryOp::Or),
-            ReduceKind::ArgMax => None,
+            ReduceKind::ArgMax | ReduceKind::LogSumExp => None,
         }
     }
 }

@@ -409,7 +409,7 @@ pub(super) fn reduce(given: OperandTypes<'_>, kind: &ReduceKind, axes: &[usize],
         ReduceKind::All | ReduceKind::Any if x.elem == Elem::Bool => Elem::Bool,
         ReduceKind::ArgMax if axes.len() != 1 => return Err("argmax takes one axis".into()),
         ReduceKind::ArgMax if x.elem != Elem::Bool => Elem::I32,
-        ReduceKind::Mean if x.elem.is_float() => x.elem,
+        ReduceKind::Mean | ReduceKind::LogSumExp if x.elem.is_float() => x.elem,
         ReduceKind::Sum | ReduceKind::Max | ReduceKind::Min if x.elem != Elem::Bool => x.elem,
         _ => return Err(format!("is not defined for {}", x.elem)),
     };

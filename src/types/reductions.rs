@@ -135,7 +135,7 @@ impl Body<'_> {
                 );
                 return TypedExpr::error(span);
             }
-            ReduceKind::Mean if !tensor.elem.is_float() => {
+            ReduceKind::Mean | ReduceKind::LogSumExp if !tensor.elem.is_float() => {
                 self.needs_floats(what, &tensor, x_span);
                 return TypedExpr::error(span);
             }
@@ -148,7 +148,9 @@ impl Body<'_> {
                 return TypedExpr::error(span);
             }
             ReduceKind::ArgMax => Elem::I32,
-            ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min => tensor.elem,
+            ReduceKind::Sum | ReduceKind::Mean | ReduceKind::LogSumExp | ReduceKind::Max | ReduceKind::Min => {
+                tensor.elem
+            }
         };
         let mut shape = tensor.shape;
         for axis in axes.iter().rev() {

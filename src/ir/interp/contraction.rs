@@ -52,7 +52,7 @@ pub(super) fn reduce<F: Real>(
         return Ok(Array { elem: Elem::I32, shape, data: Data::Int(data) });
     }
     let data = match &moved.data {
-        Data::Float(v) => Data::Float(each_row(v, length, n, |row| reduce_floats(kind, row, elem))),
+        Data::Float(v) => Data::Float(each_row(v, length, n, |row| reduce_floats(kind, row, elem, certain))),
         Data::Int(v) => Data::Int(each_row(v, length, n, |row| reduce_ints(kind, row, elem))),
         Data::Bool(v) => Data::Bool(each_row(v, length, n, |row| match kind {
             ReduceKind::All | ReduceKind::Min => row.iter().all(|b| *b),
@@ -119,7 +119,7 @@ fn mean<F: Real>(row: &[F]) -> F {
     by(F::binary(BinaryOp::Div, F::total(sum(&terms), row.len(), Elem::F32), n, Elem::F32), factor)
 }
 
-fn reduce_floats<F: Real>(kind: ReduceKind, row: &[F], elem: Elem) -> F {
+fn reduce_floats<F: Real>(kind: ReduceKind, row: &[F], elem: Elem, certain: &mut bool) -> F {
     match kind {
         ReduceKind::Sum => F::total(sum(row), row.len(), elem),
         ReduceKind::Mean => {
@@ -132,6 +132,7 @@ fn reduce_floats<F: Real>(kind: ReduceKind, row: &[F], elem: Elem) -> F {
             let o = mean(&rest);
             if o.value().is_finite() { F::binary(BinaryOp::Add, m, o, Elem::F32).cast(elem) } else { m.cast(elem) }
         }
+        ReduceKind::LogSumExp => log_sum_exp(row, certain).cast(elem),
         ReduceKind::Min => F::extreme(BinaryOp::Min, row, elem),
         ReduceKind::Max | ReduceKind::All | ReduceKind::Any | ReduceKind::ArgMax => maximum(row, elem),
     }
@@ -142,9 +143,12 @@ fn reduce_ints(kind: ReduceKind, row: &[i64], elem: Elem) -> i64 {
     match kind {
         ReduceKind::Min => row.iter().copied().fold(high, i64::min),
         ReduceKind::Max => row.iter().copied().fold(low, i64::max),
-        ReduceKind::Sum | ReduceKind::Mean | ReduceKind::All | ReduceKind::Any | ReduceKind::ArgMax => {
-            wrap(row.iter().fold(0, |a: i64, n| a.wrapping_add(*n)), elem)
-        }
+        ReduceKind::Sum
+        | ReduceKind::Mean
+        | ReduceKind::LogSumExp
+        | ReduceKind::All
+        | ReduceKind::Any
+        | ReduceKind::ArgMax => wrap(row.iter().fold(0, |a: i64, n| a.wrapping_add(*n)), elem),
     }
 }
 
@@ -248,6 +252,20 @@ fn ordered<F: Real>(a: F, b: F) -> Ordering {
 fn surely<F: Real>(a: F, b: F) -> bool {
     let is_nan = a.value().is_nan() || b.value().is_nan();
     F::compare(CmpOp::Lt, a, b).1 || is_nan && a.has_bound() && b.has_bound()
+}
+
+/// `m + log(sum(exp(x - m)))`, with the maximum `m`, in `f32`; `-inf` if that is `-inf`.
+fn log_sum_exp<F: Real>(row: &[F], certain: &mut bool) -> F {
+    let op = |op: BinaryOp, a: F, b: F| F::binary(op, a, b, Elem::F32);
+    let m = maximum(row, Elem::F32);
+    let (hidden, sure) = F::compare(CmpOp::Eq, m, F::literal(f64::NEG_INFINITY, Elem::F32));
+    *certain &= sure || m.value().is_nan();
+    if hidden {
+        return m;
+    }
+    let powers: Vec<F> = row.iter().map(|x| F::unary(UnaryOp::Exp, op(BinaryOp::Sub, *x, m), Elem::F32)).collect();
+    let total = F::total(sum(&powers), row.len(), Elem::F32);
+    op(BinaryOp::Add, m, F::unary(UnaryOp::Log, total, Elem::F32))
 }
 
 /// Softmax (or its logarithm) over an axis, computed in `f32`.

@@ -2,7 +2,7 @@
 //!
 //! In: a function after the passes, where some operations are in fused regions and others are not.
 //! Out: the same function with every computing instruction inside an [`Op::Fused`], so that the
-//! lowering handles four kinds of regions and no single operations:
+//! lowering handles five kinds of regions and no single operations:
 //!
 //! * an elementwise operation becomes a `map` region, together with the constants and counters it
 //!   uses;
@@ -16,7 +16,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::build::{emit, operand, tensor};
 use super::means::{self, Means};
-use crate::ir::{Class, Function, FusionKind, Inst, InstData, Op, Terminator, Type, Use, Value};
+use crate::ir::{Class, Function, FusionKind, Inst, InstData, Loc, Op, Terminator, Type, Use, Value};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
@@ -197,9 +197,42 @@ fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>
     emit(f, Op::Fused { kind, body: Box::new(body) }, outer, None, data.loc, out)
 }
 
-/// Expands softmaxes and means in a `rows` region into reductions and elementwise operations; for
-/// means see `means`. Softmax, with `m` the maximum: `e = exp(x - m)`, `e / sum(e)`. For a row that
-/// is all `-inf`, `m = 0` and the sum is 0; the result is zeros, or `-inf` for log-softmax.
+/// `exp(x - m)` of rows, in `f32`.
+struct Powers {
+    zero: Value,
+    /// `m`: the greatest element, 0 if that is `-inf`.
+    greatest: Value,
+    centred: Value,
+    powers: Value,
+    sum: Value,
+}
+
+fn powers(body: &mut Function, x: Value, axes: &[usize], loc: Loc, out: &mut Vec<Inst>) -> Result<Powers, String> {
+    let floats = Elem::F32;
+    let mut wide = x;
+    if tensor(body, x)?.elem != floats {
+        wide = emit(body, Op::Cast { elem: floats }, vec![x], None, loc, out)?;
+    }
+    let scalar = |body: &mut Function, v: f64, out: &mut Vec<Inst>| {
+        let ty = Some(Type::Tensor(TensorType::scalar(floats)));
+        emit(body, Op::Const(crate::ir::Scalar::Float(v)), Vec::new(), ty, loc, out)
+    };
+    let over = |kind| Op::Reduce { kind, axes: axes.to_vec(), keep: true };
+    let m = emit(body, over(ReduceKind::Max), vec![wide], None, loc, out)?;
+    let bottom = scalar(body, f64::NEG_INFINITY, out)?;
+    let zero = scalar(body, 0.0, out)?;
+    let none = emit(body, Op::Compare(CmpOp::Eq), vec![m, bottom], None, loc, out)?;
+    let greatest = emit(body, Op::Where, vec![none, zero, m], None, loc, out)?;
+    let centred = emit(body, Op::Binary(BinaryOp::Sub), vec![wide, greatest], None, loc, out)?;
+    let powers = emit(body, Op::Unary(UnaryOp::Exp), vec![centred], None, loc, out)?;
+    let sum = emit(body, over(ReduceKind::Sum), vec![powers], None, loc, out)?;
+    Ok(Powers { zero, greatest, centred, powers, sum })
+}
+
+/// Expands softmaxes, `logsumexp` and means in a `rows` region into reductions and elementwise
+/// operations; for means see `means`. Softmax, with `m` the maximum: `e = exp(x - m)`, `e /
+/// sum(e)`. For a row that is all `-inf`, `m = 0` and the sum is 0; the result is zeros, or `-inf`
+/// for log-softmax.
 ///
 /// # Errors
 /// A type rule's error, which is a bug in attnc.
@@ -216,27 +249,10 @@ pub(super) fn expand_rows(body: &mut Function) -> Result<(), String> {
             Op::Softmax { axis } | Op::LogSoftmax { axis } => {
                 let x = operand(&data, 0)?;
                 let elem = tensor(body, x)?.elem;
-                let floats = Elem::F32;
-                let mut wide = x;
-                if elem != floats {
-                    wide = emit(body, Op::Cast { elem: floats }, vec![x], None, loc, &mut out)?;
-                }
-                let scalar = |body: &mut Function, v: f64, out: &mut Vec<Inst>| {
-                    let ty = Some(Type::Tensor(TensorType::scalar(floats)));
-                    emit(body, Op::Const(crate::ir::Scalar::Float(v)), Vec::new(), ty, loc, out)
-                };
-                let over = |kind| Op::Reduce { kind, axes: vec![*axis], keep: true };
-                let m = emit(body, over(ReduceKind::Max), vec![wide], None, loc, &mut out)?;
-                let bottom = scalar(body, f64::NEG_INFINITY, &mut out)?;
-                let zero = scalar(body, 0.0, &mut out)?;
-                let none = emit(body, Op::Compare(CmpOp::Eq), vec![m, bottom], None, loc, &mut out)?;
-                let m = emit(body, Op::Where, vec![none, zero, m], None, loc, &mut out)?;
-                let centred = emit(body, Op::Binary(BinaryOp::Sub), vec![wide, m], None, loc, &mut out)?;
-                let e = emit(body, Op::Unary(UnaryOp::Exp), vec![centred], None, loc, &mut out)?;
-                let sum = emit(body, over(ReduceKind::Sum), vec![e], None, loc, &mut out)?;
+                let Powers { zero, centred, powers, sum, .. } = powers(body, x, &[*axis], loc, &mut out)?;
                 let empty = emit(body, Op::Compare(CmpOp::Eq), vec![sum, zero], None, loc, &mut out)?;
                 let mut y = if matches!(data.op, Op::Softmax { .. }) {
-                    let q = emit(body, Op::Binary(BinaryOp::Div), vec![e, sum], None, loc, &mut out)?;
+                    let q = emit(body, Op::Binary(BinaryOp::Div), vec![powers, sum], None, loc, &mut out)?;
                     emit(body, Op::Where, vec![empty, zero, q], None, loc, &mut out)?
                 } else {
                     // For such a row nothing is subtracted from -inf.
@@ -244,7 +260,19 @@ pub(super) fn expand_rows(body: &mut Function) -> Result<(), String> {
                     let log = emit(body, Op::Where, vec![empty, zero, log], None, loc, &mut out)?;
                     emit(body, Op::Binary(BinaryOp::Sub), vec![centred, log], None, loc, &mut out)?
                 };
-                if elem != floats {
+                if elem != Elem::F32 {
+                    y = emit(body, Op::Cast { elem }, vec![y], None, loc, &mut out)?;
+                }
+                Some(y)
+            }
+            Op::Reduce { kind: ReduceKind::LogSumExp, axes, .. } => {
+                let x = operand(&data, 0)?;
+                let elem = tensor(body, x)?.elem;
+                let Powers { greatest, sum, .. } = powers(body, x, axes, loc, &mut out)?;
+                // The logarithm of an empty sum is -inf.
+                let log = emit(body, Op::Unary(UnaryOp::Log), vec![sum], None, loc, &mut out)?;
+                let mut y = emit(body, Op::Binary(BinaryOp::Add), vec![greatest, log], None, loc, &mut out)?;
+                if elem != Elem::F32 {
                     y = emit(body, Op::Cast { elem }, vec![y], None, loc, &mut out)?;
                 }
                 Some(y)

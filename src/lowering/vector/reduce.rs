@@ -64,7 +64,7 @@ impl Lower<'_> {
             ReduceKind::Min => Do::Binary(BinaryOp::Min),
             ReduceKind::All => Do::BitAnd,
             ReduceKind::Any => Do::BitOr,
-            ReduceKind::Mean | ReduceKind::ArgMax => return None,
+            ReduceKind::Mean | ReduceKind::LogSumExp | ReduceKind::ArgMax => return None,
         };
         Some(self.b.inst(op, &[x, y]))
     }

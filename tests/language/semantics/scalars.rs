@@ -101,7 +101,7 @@ fn which_operations_may_change_sides() {
     }
     let combined = ReduceKind::ALL.iter().map(|kind| kind.combination()).collect::<Vec<_>>();
     let (add, max, min) = (Some(BinaryOp::Add), Some(BinaryOp::Max), Some(BinaryOp::Min));
-    assert_eq!(combined, [add, add, max, min, Some(BinaryOp::And), Some(BinaryOp::Or), None]);
+    assert_eq!(combined, [add, add, max, min, Some(BinaryOp::And), Some(BinaryOp::Or), None, None]);
 }
 
 #[test]
