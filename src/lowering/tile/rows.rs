@@ -11,6 +11,9 @@
 //!   pass 0: for each chunk: partial maximum;  pass 1: partial sum of exp(x - maximum);  last pass: store
 //! ```
 //!
+//! Where one number per row is wanted, and columns are contiguous instead of rows, as in the sum
+//! over a batch, tiles are turned: rows go along their columns.
+//!
 //! The chunks' float sums are added with compensation: the rounding error of each addition (Knuth's
 //! two-sum; Neumaier's sum, as in Higham, "Accuracy and Stability of Numerical Algorithms", 2nd
 //! ed., 4.3) is accumulated and added at the end. So the error of a sum of any length is that of a
@@ -32,6 +35,8 @@ const WHOLE_ROW: i64 = 4096;
 const CHUNK: i64 = 512;
 /// Upper limit of elements per tile; short rows are grouped up to it.
 const TILE: i64 = 4096;
+/// Rows along the columns of a turned tile.
+const TURNED: i64 = 32;
 
 /// A reduction of the body, its operand, and its level: 0 if it depends on no other reduction.
 struct Reduction {
@@ -108,23 +113,33 @@ pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View
     let mut region = Region::new(&body, views, now);
     region.declare(&mut kb, |_| true);
     let buffer = output_buffer(&mut kb, &target);
-    let chunk = whole.unwrap_or(tile_size(&row, CHUNK));
+    let dense = |axis: Option<usize>| {
+        let is_dense = |v: &View| axis.is_some_and(|n| v.strides.get(n).and_then(Dim::as_const) == Some(1));
+        region.operands.iter().filter_map(Operand::view).filter(|v| v.shape.last() == Some(&row)).all(is_dense)
+    };
+    let (last, before) = (shape.len().checked_sub(1), shape.len().checked_sub(2));
+    let turned = reduced_result && dense(before) && !dense(last);
+    let chunk = match whole {
+        Some(n) if !turned => n,
+        _ => tile_size(&row, if turned { TILE / TURNED } else { CHUNK }),
+    };
     let mut axes = Vec::new();
     let mut tile_rows = Extent::Static(1);
     let rank = shape.len();
     for (i, extent) in shape.iter().enumerate().take(rank - 1) {
         let role = if rank - i == 2 { AxisRole::Rows } else { AxisRole::Point };
-        let max = if role == AxisRole::Rows { tile_size(extent, (TILE / chunk).clamp(1, 16)) } else { 1 };
+        let most = if turned { TURNED } else { (TILE / chunk).clamp(1, 16) };
+        let max = if role == AxisRole::Rows { tile_size(extent, most) } else { 1 };
         let point = kb.grid_axis(extent, max);
         let start = kb.times(point, max);
         if role == AxisRole::Rows {
             tile_rows = kb.extent_at(extent, start, max);
         }
-        axes.push((role, start));
+        axes.push((if turned && role == AxisRole::Rows { AxisRole::Cols } else { role }, start));
     }
-    let lowering = Rows { region: &region, axes, rows: tile_rows, row, chunk };
+    let lowering = Rows { region: &region, axes, rows: tile_rows, row, chunk, turned };
     let mut env = Env::new();
-    if whole.is_some() {
+    if whole.is_some() && !turned {
         lowering.in_one_tile(&mut kb, &mut env, result, reduced_result)?;
         let at = lowering.position(&mut kb, None);
         lowering.store(&mut kb, &mut env, buffer, &at, result, reduced_result)?;
@@ -142,6 +157,8 @@ struct Rows<'a> {
     rows: Extent,
     row: Dim,
     chunk: i64,
+    /// Do rows go along the columns of tiles?
+    turned: bool,
 }
 
 impl Rows<'_> {
@@ -152,8 +169,24 @@ impl Rows<'_> {
             None => (kb.index(0), Extent::Static(self.chunk)),
         };
         let mut axes = self.axes.clone();
+        if self.turned {
+            axes.push((AxisRole::Rows, start));
+            return Position { axes, rows: cols, cols: self.rows };
+        }
         axes.push((AxisRole::Cols, start));
         Position { axes, rows: self.rows, cols }
+    }
+
+    /// Reduces a tile along its rows.
+    fn along(&self, kb: &mut KernelBuilder, kind: ReduceKind, x: tile::Value) -> tile::Value {
+        kb.reduce(kind, usize::from(!self.turned), x)
+    }
+
+    /// A tile with one element per row.
+    fn full(&self, kb: &mut KernelBuilder, value: Scalar, elem: Elem) -> tile::Value {
+        let one = Extent::Static(1);
+        let (rows, cols) = if self.turned { (one, self.rows) } else { (self.rows, one) };
+        kb.full(value, elem, rows, cols)
     }
 
     /// The reductions that `result` depends on, in order.
@@ -192,15 +225,16 @@ impl Rows<'_> {
     /// Reduces a tile, in the element type of the result.
     fn reduce(&self, kb: &mut KernelBuilder, r: &Reduction, tile: tile::Value, at: &Position) -> tile::Value {
         let tile = as_tile(kb, tile, at);
-        kb.reduce(r.kind, 1, tile)
+        self.along(kb, r.kind, tile)
     }
 
     /// Reduces a value that is the same in every column.
     fn reduce_column(&self, kb: &mut KernelBuilder, r: &Reduction, x: tile::Value) -> tile::Value {
         match r.kind {
-            ReduceKind::ArgMax => kb.full(Scalar::Int(0), Elem::I32, self.rows, Extent::Static(1)),
+            ReduceKind::ArgMax => self.full(kb, Scalar::Int(0), Elem::I32),
             ReduceKind::Sum
             | ReduceKind::Mean
+            | ReduceKind::LogSumExp
             | ReduceKind::Max
             | ReduceKind::Min
             | ReduceKind::All
@@ -257,7 +291,11 @@ impl Rows<'_> {
         reduced: bool,
     ) -> Result<(), String> {
         let tile = env[result].ok_or("the result was not evaluated")?;
-        if reduced {
+        if reduced && self.turned {
+            let row = Position { rows: Extent::Static(1), ..at.clone() };
+            let tile = as_tile(kb, tile, &row);
+            kb.store(buffer, &at.starts(), (None, at.axis(AxisRole::Cols)), tile);
+        } else if reduced {
             let column = Position { cols: Extent::Static(1), ..at.clone() };
             let tile = as_tile(kb, tile, &column);
             kb.store(buffer, &at.starts(), (at.axis(AxisRole::Rows), None), tile);
@@ -313,7 +351,9 @@ impl Rows<'_> {
     fn one_column(&self, kb: &mut KernelBuilder) -> Position {
         let mut axes = self.axes.clone();
         axes.push((AxisRole::Point, kb.index(0)));
-        Position { axes, rows: self.rows, cols: Extent::Static(1) }
+        let one = Extent::Static(1);
+        let (rows, cols) = if self.turned { (one, self.rows) } else { (self.rows, one) };
+        Position { axes, rows, cols }
     }
 
     /// Starts a loop over chunks with carried values and continues in its body. Returns the header,
@@ -350,16 +390,15 @@ impl Rows<'_> {
 
     /// One pass over the row, for the reductions of one level.
     fn pass(&self, kb: &mut KernelBuilder, env: &mut Env, reductions: &[&Reduction]) -> Result<(), String> {
-        let one = Extent::Static(1);
         let mut initial = Vec::new();
         for r in reductions {
             let elem = computed(r.elem);
-            initial.push(kb.full(Scalar::identity(r.kind, r.elem), elem, self.rows, one));
+            initial.push(self.full(kb, Scalar::identity(r.kind, r.elem), elem));
             if r.kind == ReduceKind::ArgMax {
-                initial.push(kb.full(Scalar::Int(0), Elem::I32, self.rows, one));
+                initial.push(self.full(kb, Scalar::Int(0), Elem::I32));
             }
             if r.is_of_floats() {
-                initial.push(kb.full(Scalar::Float(0.0), elem, self.rows, one));
+                initial.push(self.full(kb, Scalar::Float(0.0), elem));
             }
         }
         let (head, j, _, done) = self.loop_blocks(kb, &initial);
@@ -378,21 +417,21 @@ impl Rows<'_> {
             match r.kind.combination() {
                 Some(_) if r.is_of_floats() => {
                     let lost = next_slot()?;
-                    let part = kb.reduce(r.kind, 1, x);
+                    let part = self.along(kb, r.kind, x);
                     let (sum, more) = two_sum(kb, acc, part);
                     carried.push(sum);
                     carried.push(kb.binary(BinaryOp::Add, lost, more));
                 }
                 Some(op) => {
-                    let part = kb.reduce(r.kind, 1, x);
+                    let part = self.along(kb, r.kind, x);
                     carried.push(kb.binary(op, acc, part));
                 }
                 None => {
                     // The current best stays unless a later element is greater, or is the first
                     // NaN.
                     let place = next_slot()?;
-                    let best = kb.reduce(ReduceKind::Max, 1, x);
-                    let at_best = kb.reduce(ReduceKind::ArgMax, 1, x);
+                    let best = self.along(kb, ReduceKind::Max, x);
+                    let at_best = self.along(kb, ReduceKind::ArgMax, x);
                     let start = kb.value(tile::Op::Cast, vec![j], Type::Scalar(Elem::I32));
                     let at_best = kb.binary(BinaryOp::Add, at_best, start);
                     let greater = kb.compare(CmpOp::Gt, best, acc);

@@ -68,7 +68,7 @@ use crate::ssa::remove_dead;
 use crate::tile::machine::{BYTES_IN_FLIGHT, ENOUGH_BLOCKS, LAUNCH_BYTES};
 use crate::tile::{
     Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, KernelBuilder, Machine, Module, Op, Param, ParamMode,
-    State, Terminator, Type, Value, row_major, simplify,
+    State, Terminator, TileType, Type, Value, row_major, simplify,
 };
 
 /// Number of parts of a row whose length is only known in a call.
@@ -122,6 +122,8 @@ struct Pass {
     end: Dim,
     /// Elements per chunk.
     step: i64,
+    /// The side of tiles that goes along the row.
+    side: usize,
     /// How chunks are combined; empty if their elements are stored.
     combined: Vec<Combination>,
 }
@@ -138,7 +140,9 @@ struct Slot {
 struct LongRows {
     kernel: Kernel,
     passes: Vec<Pass>,
-    /// The grid axis along which tiles have rows.
+    /// The side of tiles along which rows go: 1, or 0 where tiles are turned.
+    side: usize,
+    /// The grid axis along which tiles have their other side.
     rows: Option<usize>,
     /// Position of a point's tiles along each grid axis.
     places: Vec<Value>,
@@ -155,9 +159,11 @@ impl LongRows {
         cost::take_long_rows(&mut kernel, &mut axes);
         let passes = passes(&kernel, &axes)?;
         let accumulator = passes.iter().flat_map(|p| &p.combined).next()?.acc();
-        let (rows, places) = places(&kernel, &axes, accumulator)?;
+        let side = passes.first()?.side;
+        let (rows, places) = places(&kernel, &axes, accumulator, 1 - side)?;
         let division = divide(&kernel, &passes)?;
-        Some(LongRows { kernel, passes, rows, places, division })
+        let is_one = passes.iter().all(|p| p.side == side);
+        is_one.then_some(LongRows { kernel, passes, side, rows, places, division })
     }
 
     /// The partial results, in order of the slots.
@@ -249,24 +255,27 @@ impl Making<'_> {
         self.slots.iter().enumerate().filter(move |(_, slot)| slot.pass == pass)
     }
 
-    /// The axis of a slot along which a tile has its rows.
-    fn rows_of(&self, tile: Value) -> Option<usize> {
-        let has_rows = self.made.body.ty(tile).tile().is_some_and(|t| !t.rows.is_one());
-        self.of.rows.filter(|_| has_rows)
+    /// The axes of a slot along the rows and columns of a tile: `along` is the one along which rows
+    /// go.
+    fn axes_of(&self, tile: Value, along: Option<usize>) -> (Option<usize>, Option<usize>) {
+        let has_rows = self.made.body.ty(tile).tile().is_some_and(|t| !extent(t, 1 - self.of.side).is_one());
+        let other = self.of.rows.filter(|_| has_rows);
+        if self.of.side == 1 { (other, along) } else { (along, other) }
     }
 
     /// Replaces the chunks of a loop by the partial results: it becomes a single iteration.
     fn combine(&mut self, number: usize, pass: &Pass) -> Option<()> {
         let parts = self.of.division.parts;
-        let cols = Extent::Static(parts);
+        let all = Extent::Static(parts);
         let zero = self.number(&Dim::zero())?;
         let numbers: Vec<(usize, Value)> = self.slots_of(number).map(|(n, slot)| (n, slot.acc)).collect();
         let mut loaded: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
         for (n, acc) in numbers {
             let from = self.parameter(n, ParamMode::In)?;
             let t = self.made.body.ty(acc).tile()?.clone();
-            let ty = Type::Tile(KernelBuilder::tile_type(t.elem, t.rows, cols));
-            let op = Op::Load { rows: self.rows_of(acc), cols: Some(self.of.places.len()) };
+            let ty = tile_along(&t, t.elem, self.of.side, all);
+            let (rows, cols) = self.axes_of(acc, Some(self.of.places.len()));
+            let op = Op::Load { rows, cols };
             let operands = [&[from], self.of.places.as_slice(), &[zero]].concat();
             loaded[acc] = self.push(op, operands, ty);
         }
@@ -282,7 +291,7 @@ impl Making<'_> {
                 let (inst, data) = body.definition(*found)?;
                 let before = LaunchPosition { block: pass.inside, inst, loc: data.loc, out: None };
                 let all = [*reduced(body, *best)?, loaded[*acc]?];
-                by[*found] = Some(first_place(body, before, *best, all)?);
+                by[*found] = Some(first_place(body, before, *best, all, self.of.side)?);
             }
         }
         body.replace_uses(&by);
@@ -344,7 +353,8 @@ impl Making<'_> {
             };
             let to = self.parameter(n, ParamMode::Out)?;
             let operands = [&[to], self.of.places.as_slice(), &[part, given]].concat();
-            let op = Op::Store { rows: self.rows_of(acc), cols: None };
+            let (rows, cols) = self.axes_of(acc, None);
+            let op = Op::Store { rows, cols };
             self.made.body.push(self.here, op, operands, None, Loc::default());
         }
         let body = &mut self.made.body;
@@ -365,6 +375,17 @@ impl Making<'_> {
     }
 }
 
+/// The extent of a side of a tile.
+fn extent(t: &TileType, side: usize) -> Extent {
+    if side == 1 { t.cols } else { t.rows }
+}
+
+/// The type of a tile with another extent along a side.
+fn tile_along(t: &TileType, elem: Elem, side: usize, along: Extent) -> Type {
+    let (rows, cols) = if side == 1 { (t.rows, along) } else { (along, t.cols) };
+    Type::Tile(KernelBuilder::tile_type(elem, rows, cols))
+}
+
 /// The operand of a reduction.
 fn reduced(body: &mut Body, part: Value) -> Option<&mut Value> {
     let (inst, _) = body.definition(part)?;
@@ -372,10 +393,17 @@ fn reduced(body: &mut Body, part: Value) -> Option<&mut Value> {
 }
 
 /// The least index, per row, of the greatest elements, or of NaN if that is the maximum.
-fn first_place(body: &mut Body, before: LaunchPosition, most: Value, [elements, places]: [Value; 2]) -> Option<Value> {
+fn first_place(
+    body: &mut Body,
+    before: LaunchPosition,
+    most: Value,
+    [elements, places]: [Value; 2],
+    side: usize,
+) -> Option<Value> {
     let t = body.ty(places).tile()?.clone();
-    let ty = |elem: Elem, cols: Extent| Type::Tile(KernelBuilder::tile_type(elem, t.rows, cols));
-    let (one, all) = (ty(Elem::Bool, Extent::Static(1)), ty(Elem::Bool, t.cols));
+    let ty = |elem: Elem, along: Extent| tile_along(&t, elem, side, along);
+    let whole = extent(&t, side);
+    let (one, all) = (ty(Elem::Bool, Extent::Static(1)), ty(Elem::Bool, whole));
     let mut push = |op: Op, operands: Vec<Value>, ty: &Type| value_before(body, before, op, operands, ty.clone());
     let equal = push(Op::Compare(CmpOp::Eq), vec![elements, most], &all);
     let nan = push(Op::Compare(CmpOp::Ne), vec![elements, elements], &all);
@@ -383,8 +411,8 @@ fn first_place(body: &mut Body, before: LaunchPosition, most: Value, [elements, 
     let both = push(Op::Binary(BinaryOp::And), vec![nan, is_nan], &all);
     let is_there = push(Op::Binary(BinaryOp::Or), vec![equal, both], &all);
     let beyond = push(Op::Const(Scalar::Int(i32::MAX.into())), Vec::new(), &Type::Scalar(t.elem));
-    let chosen = push(Op::Select, vec![is_there, places, beyond], &ty(t.elem, t.cols));
-    let first = Op::Reduce { kind: ReduceKind::Min, axis: 1 };
+    let chosen = push(Op::Select, vec![is_there, places, beyond], &ty(t.elem, whole));
+    let first = Op::Reduce { kind: ReduceKind::Min, axis: side };
     Some(push(first, vec![chosen], &ty(t.elem, Extent::Static(1))))
 }
 
@@ -415,7 +443,7 @@ fn pass(body: &Body, axes: &Axes, into: &BlockCall) -> Option<Pass> {
     let (inside, done) = (then.block, otherwise.block);
     let Terminator::Br(back) = &body.block(inside).terminator else { return None };
     let args = &body.block(head).args;
-    let axis = axes.0.iter().find(|a| a.along == Along::Loop && a.side == Some(1) && args.contains(&a.start))?;
+    let axis = axes.0.iter().find(|a| a.along == Along::Loop && a.side.is_some() && args.contains(&a.start))?;
     let combined = combinations(body, &axis.nodes, Some(axis.start))?;
     let is_alone = back.block == head && then.args.is_empty() && otherwise.args.is_empty() && !stores(body, head);
     // A nonzero initial value would be in the sum of each part.
@@ -434,7 +462,8 @@ fn pass(body: &Body, axes: &Axes, into: &BlockCall) -> Option<Pass> {
         Op::DimValue(d) => d.clone(),
         _ => return None,
     };
-    fits.then_some(Pass { head, inside, done, counter: axis.start, end, step: axis.step, combined })
+    let side = axis.side?;
+    fits.then_some(Pass { head, inside, done, counter: axis.start, end, step: axis.step, side, combined })
 }
 
 fn stores(body: &Body, block: Block) -> bool {
@@ -452,16 +481,16 @@ fn is_zero(body: &Body, v: Value) -> bool {
     })
 }
 
-/// The grid axis along which tiles, including an accumulator, have rows; and the position of a
+/// The grid axis along which tiles, including an accumulator, have this side; and the position of a
 /// point's tiles along each axis.
-fn places(kernel: &Kernel, axes: &Axes, accumulator: Value) -> Option<(Option<usize>, Vec<Value>)> {
-    let has_rows = kernel.body.ty(accumulator).tile().is_some_and(|t| !t.rows.is_one());
+fn places(kernel: &Kernel, axes: &Axes, accumulator: Value, side: usize) -> Option<(Option<usize>, Vec<Value>)> {
+    let has_rows = kernel.body.ty(accumulator).tile().is_some_and(|t| !extent(t, side).is_one());
     let (mut rows, mut places) = (None, Vec::new());
     for (n, g) in kernel.grid.iter().enumerate() {
         // Tiles with a single row have no axis for it.
-        let axis = axes.0.iter().find(|a| a.along == Along::Grid(n) && a.side == Some(0));
+        let axis = axes.0.iter().find(|a| a.along == Along::Grid(n) && a.side == Some(side));
         match axis {
-            Some(axis) if has_rows && rows.is_none() && axis.nodes.contains(&(accumulator, 0)) => {
+            Some(axis) if has_rows && rows.is_none() && axis.nodes.contains(&(accumulator, side)) => {
                 rows = Some(n);
                 places.push(axis.start);
             }
