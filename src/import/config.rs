@@ -158,6 +158,9 @@ pub struct Config {
     ignored: BTreeSet<String>,
 }
 
+/// Texts, and how many times they are repeated.
+pub(super) type Repeated = (Vec<String>, i64);
+
 impl Config {
     /// Parses a configuration. Fields in `ignored` are taken to have no effect.
     ///
@@ -323,7 +326,7 @@ impl Config {
     }
 
     /// A list of lists of strings, each with a number, if given: `[[["global", "local"], 12]]`.
-    pub(super) fn groups(&self, name: &str) -> Result<Option<Vec<(Vec<String>, i64)>>, Refusal> {
+    pub(super) fn groups(&self, name: &str) -> Result<Option<Vec<Repeated>>, Refusal> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let texts = |list: &Value| -> Option<Vec<String>> {
             list.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect()
@@ -332,7 +335,7 @@ impl Config {
             [list, times] => Some((texts(list)?, times.as_i64()?)),
             _ => None,
         };
-        let list: Option<Vec<(Vec<String>, i64)>> = value.as_array().and_then(|list| list.iter().map(group).collect());
+        let list: Option<Vec<Repeated>> = value.as_array().and_then(|list| list.iter().map(group).collect());
         list.map(Some).ok_or_else(|| self.refuse(name, "a list of lists of texts, each with a number"))
     }
 

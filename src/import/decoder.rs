@@ -12,8 +12,8 @@ mod rope;
 mod windows;
 
 use super::{Config, Names, Refusal, Template, activation, named, number};
-use kinds::{Feed, HeadNorms, KINDS, Kind, Norm, Positions, Residual, Switch};
-use parts::{Experts, Parts, identifier, lines};
+use kinds::{DecoderFamily, Feed, HeadNorms, KINDS, Norm, Positions, Residual, Switch};
+use parts::{BlockParts, Experts, identifier, lines};
 use rope::Rope;
 
 /// A tensor of divisors of the rotary frequencies.
@@ -60,7 +60,7 @@ pub(super) fn beside_images(config: &Config, names: &Names) -> Result<String, Re
 
 /// A decoder to be written.
 struct Decoder<'c> {
-    kind: &'static Kind,
+    kind: &'static DecoderFamily,
     config: &'c Config,
     names: &'c Names,
 }
@@ -317,7 +317,7 @@ impl Decoder<'_> {
         let head_weights = family == "cohere" && config.flag_or("use_qk_norm", false)?;
         let head_norms = if head_weights { HeadNorms::All } else { kind.head_norms };
         let qkv_bias = self.switch(kind.qkv_bias)?;
-        let parts = Parts {
+        let parts = BlockParts {
             rotary,
             norm: norm("D"),
             head_norm: norm("E"),

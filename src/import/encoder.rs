@@ -21,7 +21,7 @@ enum Positions {
 
 /// A family.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct EncoderFamily {
     family: &'static str,
     class: &'static str,
     prefix: &'static str,
@@ -42,7 +42,7 @@ struct Kind {
     modern: bool,
 }
 
-const BERT: Kind = Kind {
+const BERT: EncoderFamily = EncoderFamily {
     family: "bert",
     class: "Bert",
     prefix: "bert.",
@@ -61,7 +61,7 @@ const BERT: Kind = Kind {
     modern: false,
 };
 
-const ROBERTA: Kind = Kind {
+const ROBERTA: EncoderFamily = EncoderFamily {
     family: "roberta",
     class: "Roberta",
     prefix: "roberta.",
@@ -73,12 +73,12 @@ const ROBERTA: Kind = Kind {
 };
 
 /// All of them.
-const KINDS: [Kind; 10] = [
+const KINDS: [EncoderFamily; 10] = [
     BERT,
     ROBERTA,
-    Kind { family: "xlm-roberta", class: "XLMRoberta", ..ROBERTA },
-    Kind { family: "camembert", class: "Camembert", ..ROBERTA },
-    Kind {
+    EncoderFamily { family: "xlm-roberta", class: "XLMRoberta", ..ROBERTA },
+    EncoderFamily { family: "camembert", class: "Camembert", ..ROBERTA },
+    EncoderFamily {
         family: "distilbert",
         class: "DistilBert",
         prefix: "distilbert.",
@@ -90,7 +90,7 @@ const KINDS: [Kind; 10] = [
         text_act: "relu",
         ..BERT
     },
-    Kind {
+    EncoderFamily {
         family: "electra",
         class: "Electra",
         prefix: "electra.",
@@ -103,7 +103,7 @@ const KINDS: [Kind; 10] = [
         text_act: "gelu",
         ..BERT
     },
-    Kind {
+    EncoderFamily {
         family: "albert",
         class: "Albert",
         prefix: "albert.",
@@ -116,7 +116,7 @@ const KINDS: [Kind; 10] = [
         act: "gelu_new",
         ..BERT
     },
-    Kind {
+    EncoderFamily {
         family: "mpnet",
         class: "MPNet",
         prefix: "mpnet.",
@@ -127,7 +127,7 @@ const KINDS: [Kind; 10] = [
         masked_act: "gelu",
         ..BERT
     },
-    Kind {
+    EncoderFamily {
         family: "deberta-v2",
         class: "DebertaV2",
         prefix: "deberta.",
@@ -136,7 +136,7 @@ const KINDS: [Kind; 10] = [
         text_act: "gelu",
         ..BERT
     },
-    Kind {
+    EncoderFamily {
         family: "nomic_bert",
         class: "NomicBert",
         prefix: "nomic_bert.",
@@ -219,7 +219,7 @@ impl Distances {
     }
 }
 
-impl Kind {
+impl EncoderFamily {
     fn name(&self, common: &'static str) -> &'static str {
         named(self.fields, common).unwrap_or(common)
     }

@@ -85,7 +85,7 @@ pub(super) enum Positions {
 
 /// A family.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kind {
+pub(super) struct DecoderFamily {
     pub(super) family: &'static str,
     /// The beginning of the names of its classes, and their ends with and without a head.
     pub(super) class: &'static str,
@@ -121,7 +121,7 @@ pub(super) struct Kind {
     pub(super) linear: &'static str,
 }
 
-const LLAMA: Kind = Kind {
+const LLAMA: DecoderFamily = DecoderFamily {
     family: "llama",
     class: "Llama",
     ends: ["ForCausalLM", "Model"],
@@ -149,10 +149,16 @@ const LLAMA: Kind = Kind {
     linear: "Linear",
 };
 
-const GEMMA: Kind =
-    Kind { family: "gemma", class: "Gemma", norm: Norm::PlusOne, tied: true, act: "gelu_pytorch_tanh", ..LLAMA };
+const GEMMA: DecoderFamily = DecoderFamily {
+    family: "gemma",
+    class: "Gemma",
+    norm: Norm::PlusOne,
+    tied: true,
+    act: "gelu_pytorch_tanh",
+    ..LLAMA
+};
 
-const QWEN_EXPERTS: Kind = Kind {
+const QWEN_EXPERTS: DecoderFamily = DecoderFamily {
     needed: &["num_key_value_heads"],
     fields: "intermediate_size=moe_intermediate_size",
     unused: &["intermediate_size", "output_router_logits"],
@@ -163,7 +169,7 @@ const QWEN_EXPERTS: Kind = Kind {
 };
 
 /// With LayerNorm, and a feed-forward without a gate, everywhere with biases.
-const PLAIN: Kind = Kind {
+const PLAIN: DecoderFamily = DecoderFamily {
     norm: Norm::Layer,
     feed: Feed::Plain,
     qkv_bias: Switch::Yes,
@@ -182,8 +188,8 @@ macro_rules! of_megatron {
 }
 
 /// All of them, in the order of messages.
-pub(super) const KINDS: [Kind; 26] = [
-    Kind {
+pub(super) const KINDS: [DecoderFamily; 26] = [
+    DecoderFamily {
         family: "gpt2",
         class: "GPT2",
         ends: ["LMHeadModel", "Model"],
@@ -201,8 +207,8 @@ pub(super) const KINDS: [Kind; 26] = [
         ..PLAIN
     },
     LLAMA,
-    Kind { family: "mistral", class: "Mistral", needed: &["sliding_window", "num_key_value_heads"], ..LLAMA },
-    Kind {
+    DecoderFamily { family: "mistral", class: "Mistral", needed: &["sliding_window", "num_key_value_heads"], ..LLAMA },
+    DecoderFamily {
         family: "qwen2",
         class: "Qwen2",
         needed: &["num_key_value_heads"],
@@ -210,7 +216,7 @@ pub(super) const KINDS: [Kind; 26] = [
         out_bias: Switch::No,
         ..LLAMA
     },
-    Kind {
+    DecoderFamily {
         family: "qwen3",
         class: "Qwen3",
         needed: &["num_key_value_heads", "head_dim"],
@@ -218,14 +224,14 @@ pub(super) const KINDS: [Kind; 26] = [
         ..LLAMA
     },
     GEMMA,
-    Kind {
+    DecoderFamily {
         family: "gemma2",
         class: "Gemma2",
         needed: &["attn_logit_softcapping", "final_logit_softcapping", "sliding_window", "query_pre_attn_scalar"],
         residual: Residual::Around,
         ..GEMMA
     },
-    Kind {
+    DecoderFamily {
         family: "gemma3_text",
         class: "Gemma3",
         ends: ["ForCausalLM", "TextModel"],
@@ -233,7 +239,7 @@ pub(super) const KINDS: [Kind; 26] = [
         head_norms: HeadNorms::Each,
         ..GEMMA
     },
-    Kind {
+    DecoderFamily {
         family: "phi3",
         class: "Phi3",
         needed: &["sliding_window"],
@@ -247,10 +253,17 @@ pub(super) const KINDS: [Kind; 26] = [
         eps: 1e-5,
         ..LLAMA
     },
-    Kind { family: "olmo", class: "Olmo", norm: Norm::Bare, eps: 1e-5, fields: "rms_norm_eps=", ..LLAMA },
-    Kind { family: "olmo2", class: "Olmo2", residual: Residual::After, head_norms: HeadNorms::All, eps: 1e-5, ..LLAMA },
-    Kind { family: "granite", class: "Granite", ..LLAMA },
-    Kind {
+    DecoderFamily { family: "olmo", class: "Olmo", norm: Norm::Bare, eps: 1e-5, fields: "rms_norm_eps=", ..LLAMA },
+    DecoderFamily {
+        family: "olmo2",
+        class: "Olmo2",
+        residual: Residual::After,
+        head_norms: HeadNorms::All,
+        eps: 1e-5,
+        ..LLAMA
+    },
+    DecoderFamily { family: "granite", class: "Granite", ..LLAMA },
+    DecoderFamily {
         family: "cohere",
         class: "Cohere",
         fields: "rms_norm_eps=layer_norm_eps",
@@ -262,7 +275,7 @@ pub(super) const KINDS: [Kind; 26] = [
         theta: 500_000.0,
         ..LLAMA
     },
-    Kind {
+    DecoderFamily {
         family: "stablelm",
         class: "StableLm",
         fields: "rms_norm_eps=layer_norm_eps",
@@ -276,7 +289,7 @@ pub(super) const KINDS: [Kind; 26] = [
         rotated: 0.25,
         ..LLAMA
     },
-    Kind {
+    DecoderFamily {
         family: "smollm3",
         class: "SmolLM3",
         only: &[("use_sliding_window", false)],
@@ -284,7 +297,7 @@ pub(super) const KINDS: [Kind; 26] = [
         theta: 2_000_000.0,
         ..LLAMA
     },
-    Kind {
+    DecoderFamily {
         family: "starcoder2",
         class: "Starcoder2",
         fields: "rms_norm_eps=norm_epsilon",
@@ -298,7 +311,7 @@ pub(super) const KINDS: [Kind; 26] = [
         act: "gelu_pytorch_tanh",
         ..PLAIN
     },
-    Kind {
+    DecoderFamily {
         family: "phi",
         class: "Phi",
         fields: "rms_norm_eps=layer_norm_eps",
@@ -309,7 +322,7 @@ pub(super) const KINDS: [Kind; 26] = [
         rotated: 0.5,
         ..PLAIN
     },
-    Kind {
+    DecoderFamily {
         family: "gpt_neox",
         class: "GPTNeoX",
         prefixes: &["gpt_neox.", ""],
@@ -324,7 +337,7 @@ pub(super) const KINDS: [Kind; 26] = [
         rotated: 0.25,
         ..PLAIN
     },
-    Kind {
+    DecoderFamily {
         family: "gptj",
         class: "GPTJ",
         prefixes: &["transformer.", ""],
@@ -341,7 +354,7 @@ pub(super) const KINDS: [Kind; 26] = [
         head_bias: true,
         ..PLAIN
     },
-    Kind {
+    DecoderFamily {
         family: "gpt_neo",
         class: "GPTNeo",
         prefixes: &["transformer.", ""],
@@ -355,7 +368,7 @@ pub(super) const KINDS: [Kind; 26] = [
         tied: true,
         ..PLAIN
     },
-    Kind {
+    DecoderFamily {
         family: "opt",
         class: "OPT",
         prefixes: &["model.decoder.", "decoder.", ""],
@@ -374,7 +387,7 @@ pub(super) const KINDS: [Kind; 26] = [
         act: "relu",
         ..PLAIN
     },
-    Kind {
+    DecoderFamily {
         family: "bloom",
         class: "Bloom",
         prefixes: &["transformer.", ""],
@@ -401,7 +414,7 @@ pub(super) const KINDS: [Kind; 26] = [
         tied: true,
         ..PLAIN
     },
-    Kind {
+    DecoderFamily {
         family: "falcon",
         class: "Falcon",
         prefixes: &["transformer.", ""],
@@ -415,7 +428,7 @@ pub(super) const KINDS: [Kind; 26] = [
         act: "gelu",
         ..PLAIN
     },
-    Kind {
+    DecoderFamily {
         family: "mixtral",
         class: "Mixtral",
         needed: &["num_key_value_heads"],
@@ -429,12 +442,12 @@ pub(super) const KINDS: [Kind; 26] = [
         theta: 1_000_000.0,
         ..LLAMA
     },
-    Kind {
+    DecoderFamily {
         family: "qwen2_moe",
         class: "Qwen2Moe",
         qkv_bias: Switch::Field("qkv_bias", true),
         out_bias: Switch::No,
         ..QWEN_EXPERTS
     },
-    Kind { family: "qwen3_moe", class: "Qwen3Moe", head_norms: HeadNorms::Each, ..QWEN_EXPERTS },
+    DecoderFamily { family: "qwen3_moe", class: "Qwen3Moe", head_norms: HeadNorms::Each, ..QWEN_EXPERTS },
 ];

@@ -1,7 +1,7 @@
 //! The parts of a block of a decoder, as the program writes them.
 //!
-//! In: a row of the table ([`Kind`](super::kinds::Kind)) and what the configuration says of it.
-//! Out: lines of fields and statements, for the template.
+//! In: a row of the table ([`DecoderFamily`](super::kinds::DecoderFamily)) and what the
+//! configuration says of it. Out: lines of fields and statements, for the template.
 
 use super::kinds::{Feed, HeadNorms, Qkv, Residual};
 use super::{Config, Decoder, Refusal};
@@ -71,7 +71,7 @@ impl Experts {
 }
 
 /// The parts of a block, as the program writes them.
-pub(super) struct Parts {
+pub(super) struct BlockParts {
     pub(super) rotary: bool,
     pub(super) norm: String,
     pub(super) head_norm: String,
@@ -92,10 +92,10 @@ pub(super) struct Parts {
     pub(super) room: String,
 }
 
-impl Parts {
+impl BlockParts {
     /// The fields of the attention layer.
     pub(super) fn attention(&self, of: &Decoder<'_>) -> Vec<String> {
-        let Parts { qkv, out, head_norm, .. } = self;
+        let BlockParts { qkv, out, head_norm, .. } = self;
         let mut fields = match of.kind.qkv {
             Qkv::Apart => vec![
                 field("q_proj", &format!("{qkv}<D, H*E>")),

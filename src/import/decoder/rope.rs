@@ -4,7 +4,7 @@
 //! In: the fields of the hub, current (`rope_parameters`) and older ones (`rope_theta`,
 //! `rope_scaling`). Out: the words and flags of the template's layer `Rotary`.
 
-use super::kinds::{Kind, Positions};
+use super::kinds::{DecoderFamily, Positions};
 use super::{Config, Refusal, Template, number};
 
 /// The supported values of `rope_type`, for messages.
@@ -58,7 +58,7 @@ impl Rope {
     }
 
     /// For a model with one kind of layers; `e` is the width of a head.
-    pub(super) fn from_config(config: &Config, kind: &Kind, e: i64) -> Result<Rope, Refusal> {
+    pub(super) fn from_config(config: &Config, kind: &DecoderFamily, e: i64) -> Result<Rope, Refusal> {
         // `rope_parameters` exists since version 5 of transformers; before, it was `rope_theta` and
         // `rope_scaling`.
         let theta = config.positive_or("rotary_emb_base", config.positive_or("rope_theta", kind.theta)?)?;
