@@ -17,6 +17,7 @@
 //! function's. Every instruction has at most one result. Values are numbered in order before
 //! printing.
 
+pub mod chain;
 mod function;
 mod graphviz;
 pub mod interp;

@@ -83,6 +83,9 @@ pub enum FusionKind {
     Matmul,
     /// One attention with an elementwise epilogue.
     Attention,
+    /// A matmul or a reduction of a tensor that is computed from other matmuls, tile by tile, and
+    /// never stored.
+    Chain,
     /// Reductions over the last axis and elementwise operations around them: norms, softmax with
     /// adjacent operations.
     Rows,
@@ -96,6 +99,7 @@ impl FusionKind {
         match self {
             FusionKind::Matmul => "matmul",
             FusionKind::Attention => "attention",
+            FusionKind::Chain => "chain",
             FusionKind::Rows => "rows",
             FusionKind::Map => "map",
         }
@@ -103,7 +107,7 @@ impl FusionKind {
 
     /// Parses the name of a kind.
     pub fn from_name(name: &str) -> Option<FusionKind> {
-        [FusionKind::Matmul, FusionKind::Attention, FusionKind::Rows, FusionKind::Map]
+        [FusionKind::Matmul, FusionKind::Attention, FusionKind::Chain, FusionKind::Rows, FusionKind::Map]
             .into_iter()
             .find(|k| k.name() == name)
     }

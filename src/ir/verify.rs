@@ -36,8 +36,6 @@
 //!     (`requirements::too_large`), and no number of a check exceeds 64 bits.
 //! 13. Taps of one path agree in type and extents; no path ends in `?` or `!`, which plans append
 //!     to paths. Of the body of a fused region:
-//! 14. One block, which returns one value; its arguments have the operands' types; 4 to 7 and 10 to
-//!     12 hold in it.
 //! 14. One block, which returns one value; its arguments have the types of the operands; 4 to 7 and
 //!     10 to 12 hold in it.
 //! 15. By kind. `map`: elementwise operations, constants and counters (`const`, `dim`, `iota`,
@@ -45,8 +43,8 @@
 //!     the last axis alone. `matmul` and `attention`: one operation of this name whose operands are
 //!     arguments of the region; elementwise operations after it that keep its shape; constants and
 //!     counters. The masks of an attention may be computed by elementwise operations and
-//!     `broadcast` before it, with no other users. Never a region, a parameter, other movement or a
-//!     tap.
+//!     `broadcast` before it, with no other users. `chain`: see `chain::Chain`. Never a region, a
+//!     parameter, other movement or a tap.
 //!
 //! # Not checked
 //!
@@ -62,6 +60,7 @@ use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
 
+use super::chain::Chain;
 use super::op::mask_operands;
 use super::requirements::{Length, MAX_ELEMENTS, is_too_large, lengths, too_large, without_most};
 use super::text::{Anchor, PrintedPart, print_with_anchors};
@@ -478,6 +477,12 @@ impl<'a> Verifier<'a> {
     }
 
     fn kind(&mut self, kind: FusionKind, body: &Function) {
+        if kind == FusionKind::Chain {
+            if let Err(text) = Chain::read(body) {
+                self.error(PrintedPart::Terminator(body.entry()), text);
+            }
+            return;
+        }
         let mut contraction: Option<Value> = None;
         let is_arg = |v: &Value| matches!(body.def(*v), ValueDef::Arg(..));
         let formulas = formulas(body);

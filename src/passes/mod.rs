@@ -25,6 +25,7 @@ mod dce;
 mod differentiate;
 mod fold_constants;
 mod fuse_attention;
+mod fuse_chain;
 mod fuse_epilogue;
 mod fuse_map;
 mod fuse_mask;

@@ -65,6 +65,9 @@ fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
     m.run(&registry::SEPARATE_TAPS)?;
 
     if level >= Level::O2 {
+        // Gradients of attention first: they take copies of the scores, which leave the forward
+        // pass one use of its own.
+        m.run(&registry::FUSE_CHAIN)?;
         // Attention: its parts are canonicalised, each pass relying on the ones before it; then
         // they are fused.
         m.run(&registry::CANONICALISE_ROW)?;

@@ -4,7 +4,7 @@
 use super::{
     Changed, Context, canonicalise_cast, canonicalise_heads, canonicalise_mask, canonicalise_reduce, canonicalise_row,
     canonicalise_scale, canonicalise_softmax, canonicalise_transpose, cse, dce, differentiate, fold_constants,
-    fuse_attention, fuse_epilogue, fuse_map, fuse_mask, fuse_rows, gather_diagonals, hoist_products, licm,
+    fuse_attention, fuse_chain, fuse_epilogue, fuse_map, fuse_mask, fuse_rows, gather_diagonals, hoist_products, licm,
     merge_matmuls, separate_taps, simplify, simplify_cfg,
 };
 use crate::diagnostics::did_you_mean;
@@ -54,6 +54,7 @@ passes! {
     LICM = "licm", true, licm, "hoists loop-invariant operations";
     DCE = "dce", true, dce, "removes operations whose results are unused";
     SEPARATE_TAPS = "separate-taps", true, separate_taps, "recomputes tapped values outside of fused kernels";
+    FUSE_CHAIN = "fuse-chain", false, fuse_chain, "matmuls of formulas over matmuls, as the gradient of attention, as one kernel";
     CANONICALISE_HEADS = "canonicalise-heads", true, canonicalise_heads, "regrouped scores computed in their groups";
     CANONICALISE_TRANSPOSE = "canonicalise-transpose", true, canonicalise_transpose, "transposed attention as softmax(q @ k.T) @ v";
     CANONICALISE_SOFTMAX = "canonicalise-softmax", true, canonicalise_softmax, "a hand-written softmax as softmax";

@@ -278,6 +278,30 @@ impl KernelBuilder {
         self.value(Op::Load { rows: axes.0, cols: axes.1 }, operands, ty)
     }
 
+    /// Is an axis of a buffer contiguous?
+    pub(crate) fn is_dense(&self, buffer: Value, axis: usize) -> bool {
+        self.ty(buffer).buffer().is_some_and(|b| b.is_dense(axis))
+    }
+
+    /// Loads a tile with rows along `axes.0` and columns along `axes.1`. Where only the rows' axis
+    /// is contiguous, it is loaded with the axes exchanged, then transposed. `then` is applied to
+    /// it before that.
+    pub(crate) fn load_dense(
+        &mut self,
+        buffer: Value,
+        at: &[Value],
+        axes: (usize, usize),
+        extents: (Extent, Extent),
+        then: impl FnOnce(&mut Self, Value) -> Value,
+    ) -> Value {
+        let is_turned = self.is_dense(buffer, axes.0) && !self.is_dense(buffer, axes.1);
+        let ((rows, cols), (high, wide)) =
+            if is_turned { ((axes.1, axes.0), (extents.1, extents.0)) } else { (axes, extents) };
+        let x = self.load(buffer, at, (Some(rows), Some(cols)), high, wide);
+        let x = then(self, x);
+        if is_turned { self.transpose(x) } else { x }
+    }
+
     /// Stores a tile to a buffer at `indices`.
     pub fn store(&mut self, buffer: Value, indices: &[Value], axes: (Option<usize>, Option<usize>), tile: Value) {
         let operands = std::iter::once(buffer).chain(indices.iter().copied()).chain([tile]).collect();

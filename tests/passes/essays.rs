@@ -46,6 +46,7 @@ essay!(canonicalise_mask, "canonicalise_mask", "canonicalise-mask", "");
 essay!(canonicalise_cast, "canonicalise_cast", "canonicalise-cast", "", attnc::passes::Float::Contract);
 essay!(canonicalise_scale, "canonicalise_scale", "canonicalise-scale", "", attnc::passes::Float::Contract);
 essay!(fuse_attention, "fuse_attention", "fuse-attention", "", attnc::passes::Float::Contract);
+essay!(fuse_chain, "fuse_chain", "fuse-chain", "", attnc::passes::Float::Contract);
 essay!(canonicalise_reduce, "canonicalise_reduce", "canonicalise-reduce", "");
 essay!(canonicalise_row, "canonicalise_row", "canonicalise-row", "");
 essay!(hoist_products, "hoist_products", "hoist-products", "");

@@ -6,6 +6,7 @@ mod by_hand;
 mod candidates;
 #[path = "../common/centred.rs"]
 mod centred;
+mod chains;
 mod elements;
 mod epilogues;
 mod examples;

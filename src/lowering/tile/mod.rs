@@ -10,6 +10,7 @@
 
 mod attention;
 mod build;
+mod chain;
 mod gather;
 mod join;
 mod map;

@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cranelift_entity::SecondaryMap;
 
 use super::region::{Operand, buffer_type};
-use super::{Call, Shared, attention, gather, map, matmul, rows, scan};
+use super::{Call, Shared, attention, chain, gather, map, matmul, rows, scan};
 use crate::ir::requirements::{length_checks, lengths};
 use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, Use, Value};
 use crate::shape::{Dim, Fact, TensorType};
@@ -616,8 +616,8 @@ impl Lowering<'_> {
         // Operands that a contraction reads tile by tile must be in memory, even literals.
         let streamed: Vec<Value> = body
             .insts()
-            .filter_map(|(_, _, d)| matches!(d.op, Op::Attention { .. }).then_some(d.operands.iter().take(3)))
-            .flatten()
+            .filter(|(_, _, d)| matches!(d.op, Op::Attention { .. } | Op::Matmul))
+            .flat_map(|(_, _, d)| d.operands.iter().take(3))
             .copied()
             .collect();
         let mut operands = Vec::new();
@@ -642,6 +642,7 @@ impl Lowering<'_> {
             FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
             FusionKind::Matmul => matmul::matmul("matmul", body, &operands, &to)?,
             FusionKind::Attention => attention::attention("attention", body, &operands, &to)?,
+            FusionKind::Chain => chain::chain("chain", body, &operands, &to)?,
         };
         self.launch(call)?;
         self.places[v] = Some(to);

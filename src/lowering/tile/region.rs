@@ -149,17 +149,18 @@ impl<'a> Region<'a> {
             (Some(Operand::Dim(d)), _) => Ok(kb.dim_literal(d, elem)),
             (Some(Operand::View(view)), Some(Some(buffer))) => {
                 let (mut starts, (rows, cols)) = (at.starts(), at.tile_axes());
-                // A value with one element per row is loaded as a column, which every operation
-                // broadcasts.
-                if let (Some(axis), Some(d)) = (cols, view.shape.last())
-                    && d.as_const() == Some(1)
-                    && axis + 1 == view.shape.len()
-                    && at.cols != Extent::Static(1)
-                {
-                    starts[axis] = kb.index(0);
-                    return Ok(kb.load(*buffer, &starts, (rows, None), at.rows, Extent::Static(1)));
-                }
-                Ok(kb.load(*buffer, &starts, (rows, cols), at.rows, at.cols))
+                // A value with one element per row is loaded as a column, and one with an element
+                // per column as a row, which every operation broadcasts.
+                let one = Extent::Static(1);
+                let mut along = |axis: Option<usize>, extent: Extent| match axis {
+                    Some(n) if extent != one && view.shape.get(n).and_then(Dim::as_const) == Some(1) => {
+                        starts[n] = kb.index(0);
+                        (None, one)
+                    }
+                    _ => (axis, extent),
+                };
+                let ((cols, wide), (rows, high)) = (along(cols, at.cols), along(rows, at.rows));
+                Ok(kb.load(*buffer, &starts, (rows, cols), high, wide))
             }
             _ => Err("an argument of a region has no buffer".into()),
         }

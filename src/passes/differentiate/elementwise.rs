@@ -83,7 +83,9 @@ impl ScaledGradient<'_, '_> {
     /// `g op d`, and 0 where `g` is 0.
     fn guarded(&mut self, op: BinaryOp, g: Value, d: Value) -> Res<Value> {
         let is_never_zero = splat(self.e.f, g).is_some_and(|s| s.as_f64() != 0.0);
-        if is_never_zero || is_finite(self.e, d) && op == BinaryOp::Mul {
+        // The product with a number, and the quotient by one that is not 0, are 0 anyway.
+        let is_divisor = op != BinaryOp::Div || splat(self.e.f, d).is_some_and(|s| s.as_f64() != 0.0);
+        if is_never_zero || is_finite(self.e, d) && is_divisor {
             return self.e.binary(op, g, d);
         }
         let zero = self.e.number(0.0, self.elem)?;

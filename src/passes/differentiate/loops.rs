@@ -110,6 +110,7 @@ impl Sweep<'_> {
         for node in &l.body {
             if let Node::Inst(i) = node
                 && is_kept(&self.e.f.inst(*i).op)
+                && !self.weights.are_scores(*i)
             {
                 stand_ins.extend(self.e.f.inst(*i).result);
             }

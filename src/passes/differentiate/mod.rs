@@ -34,8 +34,9 @@
 //!
 //! * A branch becomes a second branch on the same condition. Its arms compute their values again.
 //! * A counted loop becomes a second loop, from the last iteration to the first (`loops`). The
-//!   first one stacks the initial values of each iteration, and the results of its matmuls; the
-//!   second computes the rest again. Nothing is stacked unless a derivative needs it.
+//!   first one stacks the initial values of each iteration, and the results of its matmuls, except
+//!   scores of attention; the second computes the rest again. Nothing is stacked unless
+//!   a derivative needs it.
 //! * Gradients of a parameter in an array of layers are written into one tensor, layer by layer.
 //!
 //! Gradients of the same loss in one block share a sweep. A gradient of a gradient is the same pass
@@ -70,6 +71,7 @@ mod rules;
 mod site;
 mod structure;
 mod sweep;
+mod weights;
 
 use std::collections::BTreeMap;
 
@@ -82,6 +84,7 @@ use crate::ssa::remove_dead;
 use emit::Emitter;
 use reach::{Reach, Variables, ancestors};
 use sweep::{Gradients, Here, Sweep};
+use weights::Weights;
 
 type Res<T> = Result<T, Refusal>;
 
@@ -180,8 +183,9 @@ fn replace(f: &mut Function, group: &Group) -> Res<()> {
     let rest = f.block_mut(group.block).insts.split_off(at);
     let end = std::mem::replace(&mut f.block_mut(group.block).terminator, Terminator::Return(Vec::new()));
     let loc = f.inst(first).loc;
+    let weights = Weights::find(f);
     let e = Emitter { f, block: group.block, loc, made: Vec::new() };
-    let mut sweep = Sweep { e, active, variables, stacked, results: BTreeMap::new(), again };
+    let mut sweep = Sweep { e, active, variables, stacked, weights, results: BTreeMap::new(), again };
     let swept = sweep_back(&mut sweep, &nodes, loss, &group.grads, stop);
     let Sweep { e: Emitter { block, made, .. }, .. } = sweep;
     f.block_mut(block).insts.extend(rest);

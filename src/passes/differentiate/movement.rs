@@ -6,6 +6,7 @@ use super::Res;
 use super::emit::Emitter;
 use super::site::{OperandGradients, Site};
 use crate::ir::{Op, Value};
+use crate::passes::rewrite::splat;
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem, TensorType};
 
@@ -157,4 +158,28 @@ pub(super) fn scatter(e: &mut Emitter<'_>, s: &Site<'_>, axis: usize, add: bool)
     }
     parts.push((2, part));
     Ok(parts)
+}
+
+/// The sum of the gradients of two neighbouring slices of a value: both, side by side. Slices that
+/// a value was divided into so give their gradients back without additions of zeros.
+pub(super) fn side_by_side(e: &mut Emitter<'_>, a: Value, b: Value) -> Res<Option<Value>> {
+    let padded = |e: &Emitter<'_>, v: Value| {
+        let d = e.f.def_inst(v)?;
+        let (Op::Pad { axis, low, high }, [x, zero]) = (&d.op, d.operands.as_slice()) else { return None };
+        let is_zero = splat(e.f, *zero).is_some_and(|s| s.as_f64() == 0.0);
+        is_zero.then(|| (*axis, low.clone(), high.clone(), *x, *zero))
+    };
+    let (Some(a), Some(b)) = (padded(e, a), padded(e, b)) else { return Ok(None) };
+    for (first, second) in [(&a, &b), (&b, &a)] {
+        let (axis, low, _, x, zero) = first;
+        let (_, start, high, y, _) = second;
+        let extent = e.ty(*x)?.shape[*axis].clone();
+        if *axis == second.0 && low.add(&extent) == *start {
+            let both = e.op(Op::Concat { axis: *axis }, &[*x, *y])?;
+            let pad = Op::Pad { axis: *axis, low: low.clone(), high: high.clone() };
+            let whole = *low == Dim::zero() && *high == Dim::zero();
+            return Ok(Some(if whole { both } else { e.op(pad, &[both, *zero])? }));
+        }
+    }
+    Ok(None)
 }

@@ -69,7 +69,7 @@ pub(super) fn parts(e: &mut Emitter<'_>, s: &Site<'_>) -> Res<OperandGradients> 
         Op::Gather { axis, batch } => movement::gather(e, s, (*axis, *batch)),
         Op::Scatter { axis, add } => movement::scatter(e, s, *axis, *add),
         Op::Reduce { kind, axes, keep: _ } => reduce(e, s, *kind, axes),
-        Op::Softmax { axis } => in_f32(e, s, |e, [_, y, g]| softmax(e, y, g, *axis)),
+        Op::Softmax { axis } => in_f32(e, s, |e, [_, y, g]| softmax(e, y, g, s.row_sums, *axis)),
         Op::LogSoftmax { axis } => in_f32(e, s, |e, [_, y, g]| log_softmax(e, y, g, *axis)),
         Op::Cumsum { axis } => {
             let flipped = movement::flip(e, g, *axis)?;
@@ -164,14 +164,34 @@ fn reduce(e: &mut Emitter<'_>, s: &Site<'_>, kind: ReduceKind, axes: &[usize]) -
             let zero = e.number(0.0, Elem::F32)?;
             e.select(chosen, share, zero)
         }),
+        ReduceKind::LogSumExp if axes.len() == 1 => in_f32(e, s, |e, [v, _, g]| {
+            let g = e.kept(g, &x, axes)?;
+            let weights = e.op(Op::Softmax { axis: axes[0] }, &[v])?;
+            e.binary(BinaryOp::Mul, g, weights)
+        }),
+        // The softmax: nothing in a row whose elements are all `-inf`.
+        ReduceKind::LogSumExp => in_f32(e, s, |e, [v, y, g]| {
+            let (y, g) = (e.kept(y, &x, axes)?, e.kept(g, &x, axes)?);
+            let (bottom, zero) = (e.number(f64::NEG_INFINITY, Elem::F32)?, e.number(0.0, Elem::F32)?);
+            let hidden = e.compare(CmpOp::Eq, y, bottom)?;
+            let y = e.select(hidden, zero, y)?;
+            let centred = e.binary(BinaryOp::Sub, v, y)?;
+            let weights = e.unary(UnaryOp::Exp, centred)?;
+            e.binary(BinaryOp::Mul, g, weights)
+        }),
         ReduceKind::All | ReduceKind::Any | ReduceKind::ArgMax => Ok(Vec::new()),
     }
 }
 
 /// `y * (g - sum(g * y))`
-fn softmax(e: &mut Emitter<'_>, y: Value, g: Value, axis: usize) -> Res<Value> {
-    let weighted = e.binary(BinaryOp::Mul, g, y)?;
-    let sum = e.sum(weighted, vec![axis], true)?;
+fn softmax(e: &mut Emitter<'_>, y: Value, g: Value, sums: Option<Value>, axis: usize) -> Res<Value> {
+    let sum = match sums {
+        Some(sum) => sum,
+        None => {
+            let weighted = e.binary(BinaryOp::Mul, g, y)?;
+            e.sum(weighted, vec![axis], true)?
+        }
+    };
     let centred = e.binary(BinaryOp::Sub, g, sum)?;
     e.binary(BinaryOp::Mul, y, centred)
 }

@@ -15,6 +15,8 @@ pub(super) struct Site<'a> {
     pub gradient: Value,
     /// Does the operand have a gradient?
     pub wanted: Vec<bool>,
+    /// Of a softmax: the sum of `gradient * result` for each row, if it is known.
+    pub row_sums: Option<Value>,
     pub again: bool,
 }
 

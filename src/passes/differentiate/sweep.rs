@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use cranelift_entity::SecondaryMap;
 
 use super::emit::Emitter;
+use super::movement;
 use super::reach::Variables;
 use super::rules;
 use super::site::Site;
 use super::structure::{Arm, Node, Region};
+use super::weights::Weights;
 use super::{Refusal, Res, slices_of};
 use crate::ir::{Block, BlockCall, Function, Inst, InstData, Op, Terminator, Value};
 use crate::scalar::BinaryOp;
@@ -71,6 +73,7 @@ pub(super) struct Sweep<'f> {
     pub variables: Variables,
     /// The type of all tensors of each parameter, stacked.
     pub stacked: BTreeMap<String, TensorType>,
+    pub weights: Weights,
     /// The gradients of the variables.
     pub results: BTreeMap<Value, Value>,
     /// Are the gradients differentiated again?
@@ -84,7 +87,10 @@ impl Sweep<'_> {
             return Ok(());
         }
         let sum = match to.values.get(&v) {
-            Some(so_far) => self.e.binary(BinaryOp::Add, *so_far, more)?,
+            Some(so_far) => match movement::side_by_side(&mut self.e, *so_far, more)? {
+                Some(both) => both,
+                None => self.e.binary(BinaryOp::Add, *so_far, more)?,
+            },
             None => more,
         };
         to.values.insert(v, sum);
@@ -164,7 +170,16 @@ impl Sweep<'_> {
             return Ok(());
         }
         let operands = inst.operands.iter().map(|v| here.current(*v)).collect();
-        let site = Site { inst: &inst, operands, result: here.current(result), gradient, wanted, again: self.again };
+        self.weights.sum_rows(&mut self.e, i, here.current(result), gradient)?;
+        let site = Site {
+            inst: &inst,
+            operands,
+            result: here.current(result),
+            gradient,
+            wanted,
+            row_sums: self.weights.take_sums(result),
+            again: self.again,
+        };
         for (k, part) in rules::parts(&mut self.e, &site)? {
             self.add(to, inst.operands[k], part)?;
         }

@@ -415,19 +415,13 @@ fn buffer_over_scores(kb: &KernelBuilder, source: &Formula) -> Option<Value> {
     kb.param(*n).filter(|b| kb.ty(*b).buffer().is_some_and(|ty| !ty.shape.is_empty()))
 }
 
-/// Whether an axis of a buffer is contiguous.
-fn is_dense(kb: &KernelBuilder, buffer: Value, axis: usize) -> bool {
-    kb.ty(buffer).buffer().is_some_and(|b| b.is_dense(axis))
-}
-
 /// Whether a matmul can read tiles of the last two axes in place.
 fn in_place(kb: &KernelBuilder, buffer: Value) -> bool {
     kb.ty(buffer).buffer().is_some_and(|b| b.is_left_operand(b.shape.len() - 2, b.shape.len() - 1))
 }
 
-/// Loads a tile with rows along `axes.0` and columns along `axes.1`. Where only the rows' axis is
-/// contiguous, it is loaded with the axes exchanged, then transposed. It is multiplied by `factor`
-/// before that, with the factor's source location.
+/// Loads a tile as [`KernelBuilder::load_dense`], multiplied by `factor`, with the factor's source
+/// location.
 fn load_transposed(
     kb: &mut KernelBuilder,
     buffer: Value,
@@ -436,14 +430,10 @@ fn load_transposed(
     extents: (Extent, Extent),
     factor: Option<(Value, Loc)>,
 ) -> Value {
-    let transposed = is_dense(kb, buffer, axes.0) && !is_dense(kb, buffer, axes.1);
-    let ((rows, cols), (high, wide)) =
-        if transposed { ((axes.1, axes.0), (extents.1, extents.0)) } else { (axes, extents) };
-    let mut x = kb.load(buffer, at, (Some(rows), Some(cols)), high, wide);
-    if let Some((f, loc)) = factor {
-        x = kb.placed(loc, |kb| kb.binary(BinaryOp::Mul, x, f));
-    }
-    if transposed { kb.transpose(x) } else { x }
+    kb.load_dense(buffer, at, axes, extents, |kb, x| match factor {
+        Some((f, loc)) => kb.placed(loc, |kb| kb.binary(BinaryOp::Mul, x, f)),
+        None => x,
+    })
 }
 
 /// Whether a mask replaces the scores it hides by `-inf`.
