@@ -32,7 +32,10 @@ impl Weights {
         let mut found = Weights::default();
         for (block, i, d) in f.insts() {
             let (Op::Softmax { axis }, Some(y), Some(x)) = (&d.op, d.result, d.operands.first()) else { continue };
-            let [Use::Operand(user, 0)] = uses[y].as_slice() else { continue };
+            // A tap is not a use: with one, the gradient is computed as without.
+            let is_tap = |u: &&Use| matches!(u, Use::Operand(i, _) if matches!(f.inst(*i).op, Op::Tap { .. }));
+            let users: Vec<&Use> = uses[y].iter().filter(|u| !is_tap(u)).collect();
+            let [Use::Operand(user, 0)] = users.as_slice() else { continue };
             let shape = |v: Option<Value>| v.and_then(|v| f.tensor(v)).map(|t| t.shape.clone()).unwrap_or_default();
             let (own, of_user) = (shape(Some(y)), shape(f.inst(*user).result));
             let is_product = f.inst(*user).op == Op::Matmul && f.block_of(*user) == Some(block);
