@@ -183,7 +183,7 @@ fn replace(f: &mut Function, group: &Group) -> Res<()> {
     let rest = f.block_mut(group.block).insts.split_off(at);
     let end = std::mem::replace(&mut f.block_mut(group.block).terminator, Terminator::Return(Vec::new()));
     let loc = f.inst(first).loc;
-    let weights = Weights::find(f);
+    let weights = Weights::of_attention(f);
     let e = Emitter { f, block: group.block, loc, made: Vec::new() };
     let mut sweep = Sweep { e, active, variables, stacked, weights, results: BTreeMap::new(), again };
     let swept = sweep_back(&mut sweep, &nodes, loss, &group.grads, stop);

@@ -27,7 +27,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    pub(super) fn find(f: &Function) -> Weights {
+    pub(super) fn of_attention(f: &Function) -> Weights {
         let uses = f.uses();
         let mut found = Weights::default();
         for (block, i, d) in f.insts() {
