@@ -59,11 +59,10 @@ impl Chain {
     pub fn read(body: &Function) -> Result<Chain, String> {
         let entry = body.block(body.entry());
         let Terminator::Return(results) = &entry.terminator else { return Err("a region returns".into()) };
-        let root =
-            results.first().and_then(|v| body.definition(*v)).ok_or("a chain ends with a matmul or a reduction")?;
+        let root = results.first().and_then(|v| body.definition(*v));
+        let (at, root) = root.ok_or("a chain ends with a matmul or a reduction")?;
         let is_argument = |v: Value| matches!(body.def(v), ValueDef::Arg(..));
-        let (at, root) = root;
-        let (kind, formula, is_turned) = match (&root.op, root.operands.as_slice()) {
+        let (kind, formula, sums_over_rows) = match (&root.op, root.operands.as_slice()) {
             (Op::Matmul, [a, b]) => {
                 let (f, other, is_left) = match (is_argument(*a), is_argument(*b)) {
                     (false, true) => (*a, *b, true),
@@ -72,7 +71,7 @@ impl Chain {
                 };
                 let turned = body.definition(f).filter(|(_, d)| matches!(d.op, Op::Transpose { .. }));
                 let formula = turned.and_then(|(_, d)| d.operands.first().copied()).unwrap_or(f);
-                (Root::Matmul { other, is_left }, formula, turned.is_some())
+                (Root::Matmul { other, is_left }, formula, is_left == turned.is_some())
             }
             (Op::Reduce { kind, axes, keep: true }, [x]) if is_last(body, *x, axes) && is_reduced(*kind) => {
                 (Root::Reduce(*kind), *x, false)
@@ -105,7 +104,7 @@ impl Chain {
                         return Err("only the formula is transposed, for the last matmul".into());
                     }
                 }
-                op if matches!(op.info().class, Class::Elementwise) || is_counter(op) => {
+                op if op.info().class == Class::Elementwise || op.is_copied() => {
                     if broadcast(shape, &space.shape).ok().as_deref() != Some(space.shape.as_slice()) {
                         return Err(format!("`{op}` does not fit the formula's shape"));
                     }
@@ -116,12 +115,12 @@ impl Chain {
         if matmuls.is_empty() || matmuls.len() > MOST_MATMULS {
             return Err(format!("a formula reads from 1 to {MOST_MATMULS} matmuls, not {}", matmuls.len()));
         }
-        let chain = Chain { matmuls, formula, sums_over_rows: false, root: kind };
-        chain.fits(body, is_turned)
+        let chain = Chain { matmuls, formula, sums_over_rows, root: kind };
+        chain.fits(body).map(|()| chain)
     }
 
-    /// The same, once its shapes are known to be right.
-    fn fits(self, body: &Function, is_turned: bool) -> Result<Chain, String> {
+    /// Do the extents and types of its matmuls permit one kernel?
+    fn fits(&self, body: &Function) -> Result<(), String> {
         let shape = |v: Value| body.tensor(v).map(|t| t.shape.clone()).unwrap_or_default();
         let is_whole = |d: Option<&Dim>| d.and_then(Dim::as_const).is_some_and(|n| (1..=WIDEST).contains(&n));
         let (space, rank) = (shape(self.formula), shape(self.formula).len());
@@ -135,10 +134,8 @@ impl Chain {
                 ));
             }
         }
-        let mut sums_over_rows = false;
         if let Root::Matmul { other, is_left } = self.root {
             all.push(other);
-            sums_over_rows = is_left == is_turned;
             let of_other = shape(other);
             let width = if is_left { of_other.last() } else { of_other.get(of_other.len().wrapping_sub(2)) };
             if !is_whole(width) {
@@ -153,7 +150,7 @@ impl Chain {
         if !all.iter().all(|v| body.tensor(*v).is_some_and(|t| t.elem.is_float())) {
             return Err("its matmuls are of floats".into());
         }
-        Ok(Chain { sums_over_rows, ..self })
+        Ok(())
     }
 }
 
@@ -164,9 +161,4 @@ fn is_last(body: &Function, x: Value, axes: &[usize]) -> bool {
 /// Can a chain end with this reduction?
 pub fn is_reduced(kind: ReduceKind) -> bool {
     matches!(kind, ReduceKind::Sum | ReduceKind::Max)
-}
-
-/// Is it a constant or a counter, which a region contains a copy of?
-fn is_counter(op: &Op) -> bool {
-    matches!(op, Op::Const(_) | Op::DimValue(_) | Op::Iota { .. } | Op::Causal)
 }

@@ -449,6 +449,11 @@ impl Op {
         }
     }
 
+    /// Is it a constant or a counter, which a region contains a copy of?
+    pub fn is_copied(&self) -> bool {
+        matches!(self, Op::Const(_) | Op::DimValue(_) | Op::Iota { .. } | Op::Causal)
+    }
+
     /// The dimensions in its attributes.
     pub fn dims(&self) -> Vec<&Dim> {
         match self {

@@ -511,7 +511,7 @@ impl<'a> Verifier<'a> {
                     };
                     first && inst.operands.iter().enumerate().all(|(n, v)| is_arg(v) || computed.contains(&n))
                 }
-                (Op::Iota { .. } | Op::Causal | Op::Const(_) | Op::DimValue(_), _) => true,
+                (op, _) if op.is_copied() => true,
                 (op, _) => {
                     let is_apart = formulas[result] || !inst.operands.iter().any(|v| formulas[*v]);
                     let spreads = formulas[result] && *op == Op::Broadcast;

@@ -73,10 +73,10 @@
 use std::collections::BTreeSet;
 
 use super::outline::{Index, MAX_OPERANDS, MAX_OPERATIONS, Scene, names, outline};
-use super::rewrite::{Cursor, Uses, made_by, remove_unused, swap_last};
+use super::rewrite::{Cursor, made_by, remove_unused, swap_last};
 use super::{Changed, Condition, Context, Float};
 use crate::ir::chain::{Chain, WIDEST, is_reduced};
-use crate::ir::{Block, Class, Function, FusionKind, Inst, Op, Scalar, Use, Value};
+use crate::ir::{Block, Class, Function, FusionKind, Inst, Loc, Op, Scalar, Use, Value};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem};
 
@@ -85,23 +85,24 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
         return Changed::from(false);
     }
     let (mut fused, mut opened) = (0, false);
+    let mut index = Index::new(f);
     for block in f.layout.clone() {
-        let first = Search::new(f, block, Vec::new()).run();
-        for (value, user) in &first.stored {
-            let loc = f.definition(*value).map(|(_, d)| d.loc).unwrap_or_default();
-            let text = format!("{} is used by other operations, so it is stored", f.ty(*value));
-            ctx.missed(f, loc, Condition::Uses, text, vec![(*user, "used here".to_string())]);
-        }
-        if first.chains.is_empty() {
-            continue;
+        let insts = index.enter(f, block);
+        let (mut chains, stored) = Search::new(Scene::new(f, &index), &insts, Vec::new()).run();
+        for (value, user) in stored {
+            let loc = f.definition(value).map(|(_, d)| d.loc).unwrap_or_default();
+            let text = format!("{} is used by other operations, so it is stored", f.ty(value));
+            ctx.missed(f, loc, Condition::Uses, text, vec![(user, "used here".to_string())]);
         }
         // An error of a rule means that the rewrite does not fit.
-        let Ok(reductions) = open_softmaxes(f, block, &first.chains) else { continue };
-        opened |= !reductions.is_empty();
-        let found = Search::new(f, block, reductions).run();
-        let mut index = Index::new(f);
-        index.enter(f, block);
-        for chain in &found.chains {
+        let Ok(reductions) = open_softmaxes(f, block, &chains) else { continue };
+        if !reductions.is_empty() {
+            opened = true;
+            index = Index::new(f);
+            let insts = index.enter(f, block);
+            (chains, _) = Search::new(Scene::new(f, &index), &insts, reductions).run();
+        }
+        for chain in &chains {
             fused += usize::from(fuse(f, ctx, &mut index, chain));
         }
     }
@@ -131,61 +132,65 @@ fn fuse(f: &mut Function, ctx: &mut Context, index: &mut Index, chain: &Candidat
     let kept: Vec<Value> = members.iter().filter(is_matmul).flat_map(|i| f.inst(*i).operands.clone()).collect();
     outline(f, index, &members, FusionKind::Chain, &kept);
     let read = match &f.inst(chain.root).op {
-        Op::Fused { body, .. } => Chain::read(body).map(|_| ()),
-        _ => Err("not a region".to_string()),
+        Op::Fused { body, .. } => Chain::read(body).err(),
+        _ => Some("not a region".to_string()),
     };
+    let loc = before.loc;
     match read {
-        Ok(()) => ctx.done(f, before.loc, text),
-        Err(why) => {
-            *f.inst_mut(chain.root) = before.clone();
-            ctx.missed(f, before.loc, Condition::Chain, why, Vec::new());
+        None => ctx.done(f, loc, text),
+        Some(why) => {
+            *f.inst_mut(chain.root) = before;
+            ctx.missed(f, loc, Condition::Chain, why, Vec::new());
             return false;
         }
     }
     true
 }
 
+/// A value that is stored, and the location of a use that needs it.
+type Stored = (Value, Loc);
+
 /// The chains of a block.
 struct Search<'a> {
-    f: &'a Function,
-    block: Block,
-    uses: Uses,
+    scene: Scene<'a>,
+    /// The instructions of the block.
+    insts: &'a [Inst],
     /// Reductions of the softmaxes that chains contain.
     reductions: Vec<Inst>,
     chains: Vec<Candidate>,
     /// Formulas of forward attention.
     attentions: Vec<Candidate>,
-    /// Values that are stored, since operations outside of chains use them, and where.
-    stored: Vec<(Value, crate::ir::Loc)>,
+    /// Values that operations outside of chains use.
+    stored: Vec<Stored>,
 }
 
 impl<'a> Search<'a> {
-    fn new(f: &'a Function, block: Block, reductions: Vec<Inst>) -> Search<'a> {
-        Search { f, block, uses: f.uses(), reductions, chains: Vec::new(), attentions: Vec::new(), stored: Vec::new() }
+    fn new(scene: Scene<'a>, insts: &'a [Inst], reductions: Vec<Inst>) -> Search<'a> {
+        Search { scene, insts, reductions, chains: Vec::new(), attentions: Vec::new(), stored: Vec::new() }
     }
 
-    /// Finds chains, until what they compute is used by chains alone.
-    fn run(mut self) -> Search<'a> {
+    /// Finds chains, until what they compute is used by chains alone, or stored.
+    fn run(mut self) -> (Vec<Candidate>, Vec<Stored>) {
         loop {
             self.chains.clear();
             self.attentions.clear();
-            for i in &self.f.block(self.block).insts {
+            for i in self.insts {
                 self.look(*i);
             }
             let all = || self.chains.iter().chain(&self.attentions);
             let inside: BTreeSet<Inst> = all().flat_map(|c| c.members.iter().copied().chain([c.root])).collect();
             let escapes = |v: Value| {
-                self.uses[v].iter().find_map(|u| match u {
+                self.scene.uses(v).iter().find_map(|u| match u {
                     Use::Operand(i, _) if inside.contains(i) => None,
-                    Use::Operand(i, _) => Some((v, self.f.inst(*i).loc)),
-                    Use::Terminator(_) => Some((v, crate::ir::Loc::default())),
+                    Use::Operand(i, _) => Some((v, self.scene.f.inst(*i).loc)),
+                    Use::Terminator(_) => Some((v, Loc::default())),
                 })
             };
             let members: BTreeSet<Inst> = self.chains.iter().flat_map(|c| c.members.iter().copied()).collect();
-            let results = members.iter().filter_map(|i| self.f.inst(*i).result);
+            let results = members.iter().filter_map(|i| self.scene.f.inst(*i).result);
             let more: Vec<_> = results.filter_map(escapes).filter(|(v, _)| !self.is_stored(*v)).collect();
             if more.is_empty() {
-                return self;
+                return (self.chains, self.stored);
             }
             self.stored.extend(more);
         }
@@ -197,11 +202,12 @@ impl<'a> Search<'a> {
 
     /// The chain, or the attention, that ends with an instruction.
     fn look(&mut self, root: Inst) {
-        let d = self.f.inst(root);
+        let f = self.scene.f;
+        let d = f.inst(root);
         match (&d.op, d.operands.as_slice()) {
             (Op::Matmul, [a, b]) => {
                 for (side, is_left) in [(*a, true), (*b, false)] {
-                    let turned = made_by(self.f, side).filter(|(i, op, _)| {
+                    let turned = made_by(f, side).filter(|(i, op, _)| {
                         self.is_here(*i) && matches!(op, Op::Transpose { perm } if *perm == swap_last(perm.len()))
                     });
                     let formula = turned.and_then(|(_, _, x)| x.first().copied()).unwrap_or(side);
@@ -218,7 +224,7 @@ impl<'a> Search<'a> {
                 }
             }
             (Op::Reduce { kind, axes, keep: true }, [x]) if is_reduced(*kind) => {
-                let is_last = self.f.tensor(*x).is_some_and(|t| axes.as_slice() == [t.rank() - 1]);
+                let is_last = f.tensor(*x).is_some_and(|t| axes.as_slice() == [t.rank() - 1]);
                 if let Some((members, matmuls)) = self.formula(*x).filter(|_| is_last)
                     && (matmuls > 1 || self.reductions.contains(&root))
                 {
@@ -230,12 +236,12 @@ impl<'a> Search<'a> {
     }
 
     fn is_here(&self, i: Inst) -> bool {
-        self.f.block(self.block).insts.contains(&i)
+        self.scene.position(i).is_some()
     }
 
-    /// Is it a softmax, perhaps cast or without its last columns?
+    /// Is it a softmax, perhaps cast?
     fn is_softmax(&self, v: Value) -> bool {
-        match made_by(self.f, v) {
+        match made_by(self.scene.f, v) {
             Some((_, Op::Softmax { .. }, _)) => true,
             Some((_, Op::Cast { .. }, [x])) => self.is_softmax(*x),
             _ => false,
@@ -244,12 +250,13 @@ impl<'a> Search<'a> {
 
     /// The operations that compute a formula, in order, and the number of matmuls among them.
     fn formula(&self, v: Value) -> Option<(Vec<Inst>, usize)> {
-        let space = &self.f.tensor(v)?.shape;
+        let f = self.scene.f;
+        let space = &f.tensor(v)?.shape;
         let (mut found, mut work) = (BTreeSet::new(), vec![v]);
         let mut matmuls = 0;
         while let Some(v) = work.pop() {
-            let Some((i, op, operands)) = made_by(self.f, v) else { continue };
-            let is_whole = self.f.tensor(v).is_some_and(|t| t.shape == *space);
+            let Some((i, op, operands)) = made_by(f, v) else { continue };
+            let is_whole = f.tensor(v).is_some_and(|t| t.shape == *space);
             if found.contains(&i) || !is_whole || self.is_stored(v) || !self.is_here(i) {
                 continue;
             }
@@ -267,19 +274,20 @@ impl<'a> Search<'a> {
                 work.extend(operands);
             }
         }
-        let order = &self.f.block(self.block).insts;
-        let members: Vec<Inst> = order.iter().filter(|i| found.contains(i)).copied().collect();
+        let mut members: Vec<Inst> = found.into_iter().collect();
+        members.sort_by_key(|i| self.scene.position(*i));
         (matmuls > 0).then_some((members, matmuls))
     }
 
     /// Does computing an element of a product again cost less than reading it?
     fn is_cheap(&self, operands: &[Value], space: &[Dim]) -> bool {
-        let steps = operands.first().and_then(|a| self.f.tensor(*a)?.shape.last()?.as_const());
+        let f = self.scene.f;
+        let steps = operands.first().and_then(|a| f.tensor(*a)?.shape.last()?.as_const());
         let Some(steps) = steps.filter(|n| (1..=WIDEST).contains(n)) else { return false };
         let is_long = |d: &Dim| d.as_const().is_none_or(|n| n > 4 * steps);
-        let floats = |v: &Value| self.f.tensor(*v).is_some_and(|t| t.elem.is_float());
+        let floats = |v: &Value| f.tensor(*v).is_some_and(|t| t.elem.is_float());
         let last = space.get(space.len().saturating_sub(2)..).unwrap_or_default();
-        last.iter().all(is_long) && operands.iter().all(floats) && !operands.iter().any(|v| is_parameter(self.f, *v))
+        last.iter().all(is_long) && operands.iter().all(floats) && !operands.iter().any(|v| is_parameter(f, *v))
     }
 }
 
@@ -334,7 +342,9 @@ fn open_softmaxes(f: &mut Function, block: Block, chains: &[Candidate]) -> Resul
             }
         }
     }
-    // A softmax that only chains read is not a use of the scores.
-    remove_unused(f);
+    if !reductions.is_empty() {
+        // A softmax that only chains read is not a use of the scores.
+        remove_unused(f);
+    }
     Ok(reductions)
 }

@@ -168,11 +168,7 @@ impl<'a> Scene<'a> {
 
 /// Is the value a constant or counter that a region copies?
 pub(super) fn is_copied(f: &Function, v: Value) -> bool {
-    f.definition(v).is_some_and(|(_, d)| is_copied_op(&d.op)) && f.tensor(v).is_some()
-}
-
-fn is_copied_op(op: &Op) -> bool {
-    matches!(op, Op::Const(_) | Op::DimValue(_) | Op::Iota { .. } | Op::Causal)
+    f.definition(v).is_some_and(|(_, d)| d.op.is_copied()) && f.tensor(v).is_some()
 }
 
 /// Outlines the region that `find` returns for each possible last instruction, from the end of the

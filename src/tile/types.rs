@@ -185,6 +185,11 @@ pub struct TileType {
 }
 
 impl TileType {
+    /// The extent along a side: 0 for the rows, 1 for the columns.
+    pub(crate) fn extent(&self, side: usize) -> Extent {
+        [self.rows, self.cols][side]
+    }
+
     /// Size of an element in scratch; truth values are 4-byte masks there, all ones for true.
     pub fn element_bytes(&self) -> u32 {
         if self.elem == Elem::I64 { 8 } else { 4 }

@@ -4,6 +4,7 @@ use crate::{compiled, fixtures, front, host};
 
 use std::collections::BTreeMap;
 
+use attnc::ir::Module;
 use attnc::lowering::graph::Options;
 use attnc::passes;
 use attnc::tensor::Tensor;
@@ -16,14 +17,18 @@ fn examples_compute_their_references() {
     threads::each(fixtures::EXAMPLES, threads::all(), computes_its_references);
 }
 
-fn computes_its_references(example: &str) {
-    let fixture = fixtures::load(example);
+/// An example after the passes, and its weights, with the dimensions of its references.
+pub(crate) fn example_of(fixture: &fixtures::Fixture, example: &str) -> (Module, BTreeMap<String, Tensor>) {
     let source = std::fs::read_to_string(fixtures::program(example)).unwrap();
     let options = Options { model: None, dims: fixture.dims.iter().cloned().collect() };
     let module = front::module(example, &source, &options).unwrap_or_else(|e| panic!("{example}\n{e}"));
-    let module = compiled::optimised(module, &passes::Options::default());
-    let params: BTreeMap<String, Tensor> =
-        fixture.weights().iter().map(|(name, tensor)| (name.clone(), host(tensor))).collect();
+    let params = fixture.weights().iter().map(|(name, tensor)| (name.clone(), host(tensor))).collect();
+    (compiled::optimised(module, &passes::Options::default()), params)
+}
+
+fn computes_its_references(example: &str) {
+    let fixture = fixtures::load(example);
+    let (module, params) = example_of(&fixture, example);
     for level in compiled::levels() {
         let folder = tempfile::tempdir().unwrap();
         let model = compiled::load_at(level, &module, &params, folder.path());

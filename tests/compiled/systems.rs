@@ -1,12 +1,9 @@
 //! Do the examples that train, from an LSTM to distillation, lose as much in ten steps as PyTorch in `f64`?
 //! `tests/fixtures/make_systems.py` made the numbers.
 
-use crate::{compiled, fixtures, front, host};
+use crate::oracle_compiled::example_of;
+use crate::{compiled, fixtures, host};
 
-use std::collections::BTreeMap;
-
-use attnc::lowering::graph::Options;
-use attnc::passes;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use attnc::threads;
@@ -22,12 +19,7 @@ fn ten_steps_are_those_of_pytorch() {
 
 fn takes_its_steps(example: &str) {
     let fixture = fixtures::load(example);
-    let source = std::fs::read_to_string(fixtures::program(example)).unwrap();
-    let options = Options { model: None, dims: fixture.dims.iter().cloned().collect() };
-    let module = front::module(example, &source, &options).unwrap_or_else(|e| panic!("{example}\n{e}"));
-    let module = compiled::optimised(module, &passes::Options::default());
-    let params: BTreeMap<String, Tensor> =
-        fixture.weights().iter().map(|(name, tensor)| (name.clone(), host(tensor))).collect();
+    let (module, params) = example_of(&fixture, example);
     let folder = tempfile::tempdir().unwrap();
     let model = compiled::load_at(compiled::levels()[0], &module, &params, folder.path());
     let mut session = model.session().unwrap();

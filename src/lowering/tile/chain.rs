@@ -30,7 +30,7 @@
 //! Sums: the products of a block are added in order, then the blocks in order. So an element's bits
 //! depend on neither the number of threads nor its grid point.
 
-use super::region::{AxisRole, Env, Operand, Position, Region, buffer_type, tile_size};
+use super::region::{AxisRole, Env, Operand, Position, Region, buffer_type, tile_size, with_lead};
 use super::{Call, as_tile, output_buffer};
 use crate::ir::chain::{Chain, Root};
 use crate::ir::{self, Function, Op};
@@ -79,11 +79,7 @@ pub(super) fn chain(name: &str, body: &Function, operands: &[Operand], out: &Vie
         let operand = args.iter().position(|a| *a == v).and_then(|i| operands.get(i)).and_then(Operand::view);
         operand.ok_or("a matmul of something that is not in memory")
     };
-    let matrix = |v: ir::Value| -> Result<View, String> {
-        let of = view(v)?;
-        let last = of.shape.get(of.shape.len() - 2..).unwrap_or_default();
-        Ok(of.broadcast(&[lead, last].concat()))
-    };
+    let matrix = |v: ir::Value| view(v).map(|of| with_lead(of, lead));
 
     let mut kb = KernelBuilder::new(name);
     let mut buffers = Vec::new();

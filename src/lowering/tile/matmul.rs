@@ -20,7 +20,7 @@
 //! depends on K, the machine and the right operand alone, so an element's bits depend on neither
 //! the number of rows nor the tiles.
 
-use super::region::{Env, Operand, Region, buffer_type, counts_along_axes, merge_axes};
+use super::region::{Env, Operand, Region, buffer_type, counts_along_axes, merge_axes, with_lead};
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, Op, Terminator};
 use crate::shape::Dim;
@@ -57,12 +57,7 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
     let rank = shape.len();
     let (lead, n) = (rank - 2, shape.last().cloned().unwrap_or_default());
     let k = a.shape.last().cloned().unwrap_or_default();
-    let with_lead = |v: &View| {
-        let mut full = shape.get(..lead).unwrap_or_default().to_vec();
-        full.extend(v.shape.iter().skip(v.shape.len() - 2).cloned());
-        v.broadcast(&full)
-    };
-    let (a, b) = (with_lead(a), with_lead(b));
+    let (a, b) = (with_lead(a, &shape[..lead]), with_lead(b, &shape[..lead]));
     let mut views: Vec<Operand> = operands.to_vec();
     for (i, o) in views.iter_mut().enumerate() {
         if let Operand::View(v) = o

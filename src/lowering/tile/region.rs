@@ -38,6 +38,12 @@ pub(super) fn buffer_type(v: &View) -> BufferType {
     v.buffer_type()
 }
 
+/// A view of matrices, repeated along these leading axes.
+pub(super) fn with_lead(v: &View, lead: &[Dim]) -> View {
+    let last = v.shape.get(v.shape.len().saturating_sub(2)..).unwrap_or_default();
+    v.broadcast(&[lead, last].concat())
+}
+
 /// A region being lowered: its body, the bindings of its arguments, and their buffers.
 pub(super) struct Region<'a> {
     pub(super) body: &'a Function,

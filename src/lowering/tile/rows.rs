@@ -182,10 +182,15 @@ impl Rows<'_> {
         kb.reduce(kind, usize::from(!self.turned), x)
     }
 
+    /// The extents of a tile with one element per row.
+    fn one_each(&self) -> (Extent, Extent) {
+        let one = Extent::Static(1);
+        if self.turned { (one, self.rows) } else { (self.rows, one) }
+    }
+
     /// A tile with one element per row.
     fn full(&self, kb: &mut KernelBuilder, value: Scalar, elem: Elem) -> tile::Value {
-        let one = Extent::Static(1);
-        let (rows, cols) = if self.turned { (one, self.rows) } else { (self.rows, one) };
+        let (rows, cols) = self.one_each();
         kb.full(value, elem, rows, cols)
     }
 
@@ -291,14 +296,11 @@ impl Rows<'_> {
         reduced: bool,
     ) -> Result<(), String> {
         let tile = env[result].ok_or("the result was not evaluated")?;
-        if reduced && self.turned {
-            let row = Position { rows: Extent::Static(1), ..at.clone() };
-            let tile = as_tile(kb, tile, &row);
-            kb.store(buffer, &at.starts(), (None, at.axis(AxisRole::Cols)), tile);
-        } else if reduced {
-            let column = Position { cols: Extent::Static(1), ..at.clone() };
-            let tile = as_tile(kb, tile, &column);
-            kb.store(buffer, &at.starts(), (at.axis(AxisRole::Rows), None), tile);
+        if reduced {
+            let (rows, cols) = self.one_each();
+            let tile = as_tile(kb, tile, &Position { rows, cols, ..at.clone() });
+            let (rows, cols) = at.tile_axes();
+            kb.store(buffer, &at.starts(), if self.turned { (None, cols) } else { (rows, None) }, tile);
         } else {
             let tile = as_tile(kb, tile, at);
             kb.store(buffer, &at.starts(), at.tile_axes(), tile);
@@ -351,8 +353,7 @@ impl Rows<'_> {
     fn one_column(&self, kb: &mut KernelBuilder) -> Position {
         let mut axes = self.axes.clone();
         axes.push((AxisRole::Point, kb.index(0)));
-        let one = Extent::Static(1);
-        let (rows, cols) = if self.turned { (one, self.rows) } else { (self.rows, one) };
+        let (rows, cols) = self.one_each();
         Position { axes, rows, cols }
     }
 

@@ -258,7 +258,7 @@ impl Making<'_> {
     /// The axes of a slot along the rows and columns of a tile: `along` is the one along which rows
     /// go.
     fn axes_of(&self, tile: Value, along: Option<usize>) -> (Option<usize>, Option<usize>) {
-        let has_rows = self.made.body.ty(tile).tile().is_some_and(|t| !extent(t, 1 - self.of.side).is_one());
+        let has_rows = self.made.body.ty(tile).tile().is_some_and(|t| !t.extent(1 - self.of.side).is_one());
         let other = self.of.rows.filter(|_| has_rows);
         if self.of.side == 1 { (other, along) } else { (along, other) }
     }
@@ -375,11 +375,6 @@ impl Making<'_> {
     }
 }
 
-/// The extent of a side of a tile.
-fn extent(t: &TileType, side: usize) -> Extent {
-    if side == 1 { t.cols } else { t.rows }
-}
-
 /// The type of a tile with another extent along a side.
 fn tile_along(t: &TileType, elem: Elem, side: usize, along: Extent) -> Type {
     let (rows, cols) = if side == 1 { (t.rows, along) } else { (along, t.cols) };
@@ -402,7 +397,7 @@ fn first_place(
 ) -> Option<Value> {
     let t = body.ty(places).tile()?.clone();
     let ty = |elem: Elem, along: Extent| tile_along(&t, elem, side, along);
-    let whole = extent(&t, side);
+    let whole = t.extent(side);
     let (one, all) = (ty(Elem::Bool, Extent::Static(1)), ty(Elem::Bool, whole));
     let mut push = |op: Op, operands: Vec<Value>, ty: &Type| value_before(body, before, op, operands, ty.clone());
     let equal = push(Op::Compare(CmpOp::Eq), vec![elements, most], &all);
@@ -484,7 +479,7 @@ fn is_zero(body: &Body, v: Value) -> bool {
 /// The grid axis along which tiles, including an accumulator, have this side; and the position of a
 /// point's tiles along each axis.
 fn places(kernel: &Kernel, axes: &Axes, accumulator: Value, side: usize) -> Option<(Option<usize>, Vec<Value>)> {
-    let has_rows = kernel.body.ty(accumulator).tile().is_some_and(|t| !extent(t, side).is_one());
+    let has_rows = kernel.body.ty(accumulator).tile().is_some_and(|t| !t.extent(side).is_one());
     let (mut rows, mut places) = (None, Vec::new());
     for (n, g) in kernel.grid.iter().enumerate() {
         // Tiles with a single row have no axis for it.

@@ -81,7 +81,7 @@ fn node(v: Value, side: usize) -> usize {
 }
 
 fn extent(body: &Body, v: Value, side: usize) -> Option<Extent> {
-    body.ty(v).tile().map(|t| [t.rows, t.cols][side])
+    body.ty(v).tile().map(|t| t.extent(side))
 }
 
 /// The constant that a value is.
