@@ -15,6 +15,7 @@ mod compare;
 mod cuda;
 mod dumps;
 mod edit;
+mod edits;
 mod function;
 mod generate;
 mod import;
@@ -261,7 +262,14 @@ fn graph_ir(
 
     // Rewrites the program to fewer and larger operations.
     s.stage("passes");
-    stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
+    let remarks = stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
+    if source == Source::Program && (s.record.is_some() || options.passes.remarks) {
+        let found = edits::proposals(s, file, &options.program, &pass_options, &remarks);
+        record::proposals(s, &graph, &remarks, &found);
+        if options.passes.remarks {
+            edits::tell_of(&graph, &remarks, &found);
+        }
+    }
     let shown = stages::only_function(options.function.as_deref(), &graph)?;
     out.emit(s, EmitKind::Ir, |_| ir::text::print(&shown))?;
     out.emit(s, EmitKind::Dot, |_| ir::dot(&shown))?;

@@ -34,7 +34,7 @@
 //! | `cli` | the command line: options, their values and help | `diagnostics`, `shape::Elem` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
 //! | `format` | the formatter: a program in, the same program in the style of the examples out | `diagnostics`, `source`, `syntax` | types |
-//! | `lsp` | the language server: requests of an editor to answers | `diagnostics`, `format`, `reference`, `source`, `stack`, `syntax`, `types` | IR |
+//! | `lsp` | the language server: requests of an editor to answers | `diagnostics`, `files`, `format`, `reference`, `source`, `stack`, `syntax`, `types` | IR |
 //! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax`, `table` | IR |
 //! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | `diagnostics`, `interface`, `ir`, `scalar`, `shape`, `source`, `stack`, `types` | passes, instruction sets |
 //! | `passes` | rewrites of graph IR, the pipeline, remarks | `diagnostics`, `ir`, `observe`, `scalar`, `shape`, `source`, `ssa` | files, back ends |

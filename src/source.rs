@@ -200,6 +200,13 @@ impl SourceFile {
         LineColumn { line: line as u32 + 1, column: column as u32 + 1 }
     }
 
+    /// The byte offset of a line and a column, both from 1.
+    pub fn offset(&self, line: u32, column: u32) -> Option<u32> {
+        let start = *self.lines.get(line.checked_sub(1)? as usize)?;
+        let before = self.text.get(start as usize..)?.chars().take(column.saturating_sub(1) as usize);
+        Some(start + before.map(char::len_utf8).sum::<usize>() as u32)
+    }
+
     /// The span clamped to this text and widened to whole characters, as a range that slices it.
     pub fn clamp(&self, span: Span) -> std::ops::Range<usize> {
         let mut start = (span.start as usize).min(self.text.len());

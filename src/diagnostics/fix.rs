@@ -34,6 +34,11 @@ pub fn fixed_text<'d>(text: &str, span: Span, diagnostics: impl IntoIterator<Ite
     replace(text.get(span.range()).unwrap_or_default(), span.start, &chosen)
 }
 
+/// A text with edits that do not overlap.
+pub fn replaced(text: &str, fixes: &[Fix]) -> String {
+    replace(text, 0, &fixes.iter().collect::<Vec<&Fix>>())
+}
+
 /// The edits inside a span that can be applied together.
 fn choose<'d>(diagnostics: impl IntoIterator<Item = &'d Diagnostic>, within: Span) -> Vec<&'d Fix> {
     let inside =

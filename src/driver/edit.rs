@@ -4,11 +4,13 @@
 //! `--check` what would change, as a diff. A program with syntax errors is not formatted, and a fix
 //! after which a program has more errors is not made.
 
+use super::edits;
 use super::session::{CommandError, Session, show};
 use crate::cli::{FixOptions, FmtOptions, MessageOptions, ProgramOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, apply_fixes};
 use crate::format;
+use crate::passes;
 use crate::source::FileId;
 use std::path::{Path, PathBuf};
 
@@ -124,12 +126,35 @@ pub fn fixed(path: &Path, text: &str, messages: &MessageOptions) -> (String, Ses
 /// `attnc lsp`
 pub fn lsp() -> Result<(), CommandError> {
     let input = std::io::BufReader::new(std::io::stdin());
-    match crate::lsp::serve(input, std::io::stdout().lock()) {
+    match crate::lsp::serve(input, std::io::stdout().lock(), remarks) {
         Ok(true) => Ok(()),
         // The protocol demands a failure if a client leaves without `shutdown`.
         Ok(false) => Err(CommandError::Program),
         Err(_) => Err(CommandError::BrokenPipe),
     }
+}
+
+/// The remarks of the passes about a program, for the language server.
+fn remarks(text: &str) -> Vec<crate::lsp::Remark> {
+    let mut s = Session::for_text();
+    let file = s.sources.add("program.attn", text);
+    let (bindings, options) = (ProgramOptions::default(), passes::Options::default());
+    let all = edits::remarks(&mut s, file, &bindings, &options).unwrap_or_default();
+    let mut proposals = edits::proposals(&s, file, &bindings, &options, &all);
+    let remark = |(n, remark): (usize, &passes::Remark)| {
+        let source = s.sources.get(file).filter(|_| remark.loc.file == 0)?;
+        Some(crate::lsp::Remark {
+            at: source.offset(remark.loc.line, remark.loc.column)?,
+            pass: remark.pass,
+            missed: match remark.outcome {
+                passes::Outcome::Done => None,
+                passes::Outcome::Missed(condition) => Some(condition.name()),
+            },
+            message: remark.message.clone(),
+            edit: proposals.remove(&n).map(|proposal| (proposal.title, proposal.fixes)),
+        })
+    };
+    all.iter().enumerate().filter_map(remark).collect()
 }
 
 /// Writes a program in place if it has changed; with `check`, shows the difference and fails.

@@ -4,13 +4,14 @@
 //! In: a session whose record was begun, and the result of a stage. Out: the record in the session,
 //! and at the end its files. Without one of these outputs every function returns at once.
 
+use super::edits::Proposal;
 use super::outputs::Outputs;
 use super::session::{CommandError, Session};
 use crate::bench::{self, Report};
 use crate::cli::EmitKind;
-use crate::diagnostics::json;
-use crate::passes::{Changed, Outcome, Step};
-use crate::record::{Expression, File, Format, KernelCost, Plan, Record, Remark};
+use crate::diagnostics::{Fix, json};
+use crate::passes::{self, Changed, Outcome, Step};
+use crate::record::{Change, Edit, Expression, File, Format, KernelCost, Plan, Record, Remark};
 use crate::source::Loc;
 use crate::tile::cost::{self, Launch, Setting};
 use crate::tile::text::Owner;
@@ -83,19 +84,43 @@ pub(super) fn pass(record: &mut Record, step: &Step<'_>) {
         Changed::Yes => graph(record, step.pass, step.module),
         Changed::No => record.unchanged(Format::Graph, step.pass),
     }
-    let module = step.module;
     for remark in step.remarks {
-        let place =
-            |record: &Record, loc: Loc| record.place(loc.file_name(&module.name, &module.files), loc.line, loc.column);
-        let missed = match remark.outcome {
-            Outcome::Done => None,
-            Outcome::Missed(condition) => Some(condition.name().to_string()),
-        };
-        let notes = remark.notes.iter().map(|(loc, text)| (place(record, *loc), text.clone())).collect();
-        let at = place(record, remark.loc);
-        let (pass, function, message) = (remark.pass.to_string(), remark.function.clone(), remark.message.clone());
-        record.remark(Format::Graph, Remark { pass, at, function, missed, message, notes });
+        let remark = recorded(record, step.module, remark);
+        record.remark(Format::Graph, remark);
     }
+}
+
+fn recorded(record: &Record, module: &ir::Module, remark: &passes::Remark) -> Remark {
+    let place = |loc: Loc| record.place(loc.file_name(&module.name, &module.files), loc.line, loc.column);
+    let missed = match remark.outcome {
+        Outcome::Done => None,
+        Outcome::Missed(condition) => Some(condition.name().to_string()),
+    };
+    let notes = remark.notes.iter().map(|(loc, text)| (place(*loc), text.clone())).collect();
+    let (pass, function, message) = (remark.pass.to_string(), remark.function.clone(), remark.message.clone());
+    Remark { pass, at: place(remark.loc), function, missed, message, notes, edit: None }
+}
+
+/// Records what missed remarks propose, by their number.
+pub(super) fn proposals(
+    s: &mut Session,
+    module: &ir::Module,
+    remarks: &[passes::Remark],
+    found: &BTreeMap<usize, Proposal>,
+) {
+    let Some(mut record) = s.record.take() else { return };
+    for (n, proposal) in found {
+        let change = |fix: &Fix| {
+            let file = s.sources.get(fix.span.file)?;
+            let (from, to) = (file.line_column(fix.span.start), file.line_column(fix.span.end));
+            let start = record.place(file.base_name(), from.line, from.column)?;
+            Some(Change { start, end: (to.line, to.column), text: fix.text.clone() })
+        };
+        let changes = proposal.fixes.iter().filter_map(change).collect();
+        let Some(like) = remarks.get(*n).map(|remark| recorded(&record, module, remark)) else { continue };
+        record.propose(&like, &Edit { title: proposal.title.clone(), changes });
+    }
+    s.record = Some(record);
 }
 
 /// Records the kernels before and after the schedule, with the memory and costs of the plans.

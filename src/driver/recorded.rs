@@ -9,7 +9,9 @@ use super::compare;
 use super::outputs::Outputs;
 use super::record;
 use super::session::{CommandError, Session, command_line_error};
-use crate::cli::{Backend, CodeBackend, CompileOptions, Cubins, Emit, EmitKind, RunOptions};
+use crate::cli::{
+    Backend, CodeBackend, CompileOptions, CpuTier, Cubins, Emit, EmitKind, RunOptions, Target, TargetOptions,
+};
 use crate::diagnostics::Diagnostics;
 use serde_json::Value;
 
@@ -59,8 +61,14 @@ fn of_record(options: &RunOptions, emit: Vec<Emit>) -> CompileOptions {
         asm_bytes: false,
         debug_lines: false,
         program: options.program.clone(),
-        target: options.target.clone(),
+        target: shown(&options.target),
         passes: options.passes.unreported(),
         messages: options.messages.clone(),
     }
+}
+
+/// The instruction set of the code that ran, unless another is asked for.
+fn shown(target: &TargetOptions) -> TargetOptions {
+    let native = (!target.is_for(Target::Cuda)).then_some(CpuTier::Native);
+    TargetOptions { cpu: target.cpu.or(native), ..target.clone() }
 }

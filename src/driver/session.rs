@@ -87,11 +87,20 @@ impl Session {
             Colour::Auto => io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
         };
         JSON.store(messages.error_format == MessageFormat::Json, Ordering::Relaxed);
+        Session::empty(colour, messages.verbose)
+    }
+
+    /// A session for a text whose diagnostics nobody reads.
+    pub(super) fn for_text() -> Session {
+        Session::empty(false, false)
+    }
+
+    fn empty(colour: bool, verbose: bool) -> Session {
         Session {
             sources: SourceMap::new(),
             diagnostics: Diagnostics::new(),
             colour,
-            verbose: messages.verbose,
+            verbose,
             inputs: Vec::new(),
             outputs: Vec::new(),
             batch: Batch::default(),

@@ -22,7 +22,7 @@ use crate::files::Folder;
 use crate::interface::{Interface, axes, tensors};
 use crate::lowering::{self, graph};
 use crate::observe::{Collected, Sink};
-use crate::passes::{self, Level, Options, PassError, Step};
+use crate::passes::{self, Level, Options, PassError, Remark, Step};
 use crate::runtime::descriptor::{ModelDescriptor, id_of};
 use crate::runtime::link;
 use crate::shape::Elem;
@@ -277,8 +277,13 @@ pub(super) fn optimise(
     module: &mut ir::Module,
     options: &Options,
     asked: &PassOptions,
-) -> Result<(), CommandError> {
+) -> Result<Vec<Remark>, CommandError> {
     optimise_seen(s, module, options, asked, &mut |_| {})
+}
+
+/// The remarks of the passes over a module, without dumps.
+pub(super) fn silently(module: &mut ir::Module, options: &Options) -> Result<Vec<Remark>, PassError> {
+    passes::optimise(module, options, &mut Collected::default())
 }
 
 /// The same; calls `seen` after each run of a pass.
@@ -288,7 +293,7 @@ pub(super) fn optimise_seen(
     options: &Options,
     asked: &PassOptions,
     seen: &mut dyn FnMut(&Step<'_>),
-) -> Result<(), CommandError> {
+) -> Result<Vec<Remark>, CommandError> {
     let mut dumps = Dumps::new(asked);
     s.record.iter_mut().for_each(|record| record::graph(record, "lowering", module));
     let mut each = |step: &Step<'_>| {
@@ -299,14 +304,13 @@ pub(super) fn optimise_seen(
     let shown = s.observed.shown.take();
     s.observed = Observed::new(asked, &options.watch, s.record.is_some(), *dumps.counts(), shown);
     dumps.finish(s)?;
-    done.map(|_| ()).map_err(|error| failed(s, module, &error))
+    done.map_err(|error| failed(s, module, &error))
 }
 
 /// Reports the errors that a pass finds in a program: gradients that do not exist.
 pub(super) fn check_gradients(s: &mut Session, mut module: ir::Module) -> Result<(), CommandError> {
     let options = Options { level: Level::O0, ..Options::default() };
-    let done = passes::optimise(&mut module, &options, &mut Collected::default());
-    done.map(|_| ()).map_err(|error| failed(s, &module, &error))
+    silently(&mut module, &options).map(|_| ()).map_err(|error| failed(s, &module, &error))
 }
 
 /// Reports what a pass refused in the program, or that the pass is broken.
@@ -335,11 +339,7 @@ fn failed(s: &mut Session, module: &ir::Module, error: &PassError) -> CommandErr
 fn span_of(s: &Session, module: &ir::Module, loc: ir::Loc) -> Option<Span> {
     let name = loc.file_name(&module.name, &module.files);
     let (id, file) = s.sources.files().find(|(_, file)| file.base_name() == name)?;
-    let line = usize::try_from(loc.line).ok()?.checked_sub(1)?;
-    let before: usize = file.text().split_inclusive('\n').take(line).map(str::len).sum();
-    let column = usize::try_from(loc.column).ok()?.saturating_sub(1);
-    let within: usize = file.text().get(before..)?.chars().take(column).map(char::len_utf8).sum();
-    let start = u32::try_from(before + within).ok()?;
+    let start = file.offset(loc.line, loc.column)?;
     Some(Span::new(id, start, start))
 }
 

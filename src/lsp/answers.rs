@@ -5,7 +5,7 @@
 
 use super::document::{Document, FILE};
 use super::names;
-use crate::diagnostics::{Diagnostic, Diagnostics, Fix, Severity};
+use crate::diagnostics::{Diagnostic, Diagnostics, Fix, Severity, render};
 use crate::format;
 use crate::reference;
 use crate::source::Span;
@@ -28,7 +28,7 @@ pub(super) fn capabilities() -> Value {
             "positionEncoding": "utf-16",
             "textDocumentSync": { "openClose": true, "change": 1 },
             "documentFormattingProvider": true,
-            "codeActionProvider": { "codeActionKinds": ["quickfix"] },
+            "codeActionProvider": { "codeActionKinds": ["quickfix", "refactor.rewrite"] },
             "documentSymbolProvider": true,
             "hoverProvider": true,
             "completionProvider": {},
@@ -52,9 +52,16 @@ pub(super) fn diagnostics(document: &Document, uri: &str) -> Value {
     document.analysis().found.sorted().into_iter().map(|one| diagnostic(document, uri, one)).collect()
 }
 
-/// The same for a client that asks.
+/// The same for a client that asks, with the text that the command line shows.
 pub(super) fn report(document: &Document, uri: &str, _params: &Value) -> Value {
-    json!({ "kind": "full", "items": diagnostics(document, uri) })
+    let analysis = document.analysis();
+    let with_text = |one: &Diagnostic| {
+        let mut item = diagnostic(document, uri, one);
+        item["data"] = json!({ "rendered": render(one, &analysis.sources, false) });
+        item
+    };
+    let items: Vec<Value> = analysis.found.sorted().into_iter().map(with_text).collect();
+    json!({ "kind": "full", "items": items })
 }
 
 fn diagnostic(document: &Document, uri: &str, one: &Diagnostic) -> Value {
@@ -94,7 +101,8 @@ pub(super) fn formatting(document: &Document, _uri: &str, _params: &Value) -> Va
     }
 }
 
-/// The suggested fixes of the diagnostics in a range.
+/// The suggested fixes of the diagnostics in a range, and the edits that missed remarks on its lines
+/// propose.
 pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Value {
     let range = &params["range"];
     let (start, end) = (document.offset(&range["start"]), document.offset(&range["end"]));
@@ -122,6 +130,18 @@ pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Va
         }
         for (title, fix) in one.alternatives.iter().filter(|(_, fix)| fix.span.file == FILE) {
             actions.push(action(title, &[fix], false));
+        }
+    }
+    let here = document.line_character(start).0..=document.line_character(end).0;
+    for remark in document.remarks() {
+        let Some((title, fixes)) = &remark.edit else { continue };
+        let is_here = here.contains(&document.line_character(remark.at as usize).0);
+        let edits: Vec<Value> =
+            fixes.iter().map(|fix| json!({ "range": document.range(fix.span), "newText": fix.text })).collect();
+        let title = format!("{title} ({})", remark.pass);
+        let action = json!({ "title": title, "kind": "refactor.rewrite", "edit": { "changes": { uri: edits } } });
+        if is_here && !actions.contains(&action) {
+            actions.push(action);
         }
     }
     Value::Array(actions)

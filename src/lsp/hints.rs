@@ -1,7 +1,8 @@
-//! The answers about values and calls: inferred types, and the signature of a call.
+//! The answers about values and calls: inferred types, remarks, and the signature of a call.
 //!
 //! In: a document and the parameters of a request. Out: the result, as JSON.
 
+use super::Remark;
 use super::document::{Document, FILE};
 use crate::diagnostics::{Diagnostics, NameKind};
 use crate::reference;
@@ -9,6 +10,7 @@ use crate::source::Span;
 use crate::syntax::lexer::lex;
 use crate::syntax::token::Token;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// The types of variables whose declarations have none.
 pub(super) fn inlay_hints(document: &Document, _uri: &str, params: &Value) -> Value {
@@ -22,7 +24,34 @@ pub(super) fn inlay_hints(document: &Document, _uri: &str, params: &Value) -> Va
         (is_inferred && start <= at && at <= end)
             .then(|| json!({ "position": document.position(at), "label": label, "kind": 1 }))
     };
-    document.analysis().types.iter().filter_map(hint).collect()
+    let types = document.analysis().types.iter().filter_map(hint);
+    types.chain(remark_hints(document, start, end)).collect()
+}
+
+/// The rewrites that the compiler made or missed, at the ends of their lines.
+fn remark_hints(document: &Document, start: usize, end: usize) -> Vec<Value> {
+    let mut lines: BTreeMap<usize, Vec<&Remark>> = BTreeMap::new();
+    for remark in document.remarks() {
+        let at = remark.at as usize;
+        let line_end = at + document.text.get(at..).and_then(|rest| rest.find('\n')).unwrap_or_default();
+        let same = lines.entry(line_end).or_default();
+        if start <= line_end && at <= end && !same.contains(&remark) {
+            same.push(remark);
+        }
+    }
+    let name = |remark: &&Remark| match &remark.missed {
+        Some(condition) => format!("not {} ({condition})", remark.pass),
+        None => remark.pass.to_string(),
+    };
+    let hint = |(at, all): (&usize, &Vec<&Remark>)| {
+        let mut names: Vec<String> = all.iter().map(name).collect();
+        names.dedup();
+        let lines = all.iter().map(|remark| format!("{}: {}", name(remark), remark.message));
+        let tooltip = lines.collect::<Vec<_>>().join("\n");
+        let position = document.position(*at);
+        json!({ "position": position, "label": names.join(", "), "tooltip": tooltip, "paddingLeft": true })
+    };
+    lines.iter().filter(|(_, all)| !all.is_empty()).map(hint).collect()
 }
 
 /// A call that contains a position.
@@ -67,6 +96,32 @@ fn open_call(before: &str) -> Option<OpenCall> {
     None
 }
 
+/// A program in which an open call has no arguments, and a closing bracket for each one around it.
+/// Arguments may go on over several lines.
+fn without_arguments(before: &str, call: &OpenCall, after: &str) -> String {
+    let lexemes = lex(FILE, after, &mut Diagnostics::new());
+    let (mut depth, mut closing) = (0, Vec::new());
+    for lexeme in lexemes {
+        match lexeme.token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket if depth > 0 => depth -= 1,
+            Token::RParen | Token::RBracket => closing.push(lexeme.span),
+            // No argument contains these.
+            Token::LBrace | Token::RBrace | Token::Let | Token::Var | Token::For | Token::While => break,
+            _ => {}
+        }
+    }
+    // Brackets that are missing are the inner ones.
+    let missing = call.closers.len().saturating_sub(closing.len());
+    let rest = match closing.first() {
+        Some(own) if closing.len() > call.closers.len() => own.end as usize,
+        Some(outer) => outer.start as usize,
+        None => after.find('\n').unwrap_or(after.len()),
+    };
+    let (before, rest) = (before.get(..call.open).unwrap_or_default(), after.get(rest..).unwrap_or_default());
+    format!("{before}(){}{rest}", call.closers.get(..missing).unwrap_or_default())
+}
+
 /// The signature of the call around a position.
 ///
 /// A call that is being written is rarely valid, so a copy of the program is checked in which it
@@ -75,9 +130,7 @@ pub(super) fn signature_help(document: &Document, _uri: &str, params: &Value) ->
     let offset = document.offset(&params["position"]);
     let (before, after) = document.text.split_at(offset);
     let Some(call) = open_call(before) else { return Value::Null };
-    let rest = after.find('\n').and_then(|at| after.get(at..)).unwrap_or_default();
-    let text = format!("{}(){}{rest}", before.get(..call.open).unwrap_or_default(), call.closers);
-    let changed = Document::new(&text, document.version);
+    let changed = document.with_text(&without_arguments(before, &call, after));
     let analysis = changed.analysis();
     let is_callee = |at: Span| at.file == FILE && at.end as usize == call.name_end;
     let found = analysis.found.uses().iter().find(|one| one.kind == NameKind::Function && is_callee(one.at));
@@ -141,6 +194,23 @@ mod tests {
             ("((a, b), )", vec!["(a, b)", ""]),
         ] {
             assert_eq!(parts(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_call_may_go_on_over_lines() {
+        let plain = |text: &str| {
+            let (before, after) = text.split_once('|').unwrap();
+            without_arguments(before, &open_call(before).unwrap(), after)
+        };
+        for (text, expected) in [
+            ("fn f() { g(\n  x,\n  |y,\n  z[0]\n) }", "fn f() { g() }"),
+            ("fn f() { h(g(\n  x,|\n  y), z)\n k }", "fn f() { h(g(), z)\n k }"),
+            ("fn f() { h(g(x,|)\n k }", "fn f() { h(g())\n k }"),
+            ("fn f() { [h(g(x,|\n let y = k(1) }", "fn f() { [h(g())]\n let y = k(1) }"),
+            ("fn f() { g(|", "fn f() { g()"),
+        ] {
+            assert_eq!(plain(text), expected, "{text}");
         }
     }
 

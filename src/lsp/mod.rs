@@ -1,7 +1,8 @@
 //! The language server: what an editor asks about programs, over stdin and stdout.
 //!
 //! In: messages of the Language Server Protocol. Out: answers, and the diagnostics of each open
-//! program. It must not know IRs and code: programs are parsed and checked, never lowered.
+//! program. It must not know IRs and code: programs are parsed and checked; who starts the server
+//! lends it a function that finds the remarks of the compiler.
 //!
 //! A thread reads messages; the main one answers them in their order. Diagnostics are made when no
 //! message waits, so of several changes in a row only the last one is checked. A document is sent
@@ -14,11 +15,31 @@ mod document;
 mod hints;
 mod names;
 
+use crate::diagnostics::Fix;
+use crate::files::Folder;
 use document::Document;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+/// A rewrite that the compiler made or missed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Remark {
+    /// Byte offset in the program.
+    pub at: u32,
+    /// Name of the pass.
+    pub pass: &'static str,
+    /// The condition that failed, if the rewrite was not made.
+    pub missed: Option<&'static str>,
+    /// One line.
+    pub message: String,
+    /// An edit after which a missed rewrite is made: its title, and changes of the text.
+    pub edit: Option<(String, Vec<Fix>)>,
+}
+
+/// Finds the remarks of the compiler about a program; none if it has errors.
+pub type Remarks = fn(&str) -> Vec<Remark>;
 
 /// The longest message that is accepted, in bytes.
 const MAX_LENGTH: usize = 64 << 20;
@@ -32,18 +53,19 @@ const NOT_INITIALIZED: i32 = -32002;
 const REQUEST_FAILED: i32 = -32803;
 
 /// Serves one client until it exits or closes the connection; was it shut down as the protocol
-/// says?
+/// says? `remarks` finds the remarks of the compiler, which is not known here.
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn serve(mut input: impl BufRead + Send + 'static, output: impl Write) -> io::Result<bool> {
+pub fn serve(mut input: impl BufRead + Send + 'static, output: impl Write, remarks: Remarks) -> io::Result<bool> {
     let (sender, messages) = channel();
     std::thread::spawn(move || {
         while let Some(message) = read(&mut input)
             && sender.send(message).is_ok()
         {}
     });
-    let mut server = Server { output, state: State::New, is_orderly: false, documents: BTreeMap::new() };
+    let (documents, library) = (BTreeMap::new(), None);
+    let mut server = Server { output, state: State::New, is_orderly: false, documents, remarks, library };
     while server.state != State::Exited {
         let Some(message) = server.next(&messages)? else { break };
         match message {
@@ -92,6 +114,9 @@ struct Server<W> {
     is_orderly: bool,
     /// By URI.
     documents: BTreeMap<String, Document>,
+    remarks: Remarks,
+    /// The standard library as files, once one was asked for; removed with the server.
+    library: Option<Folder>,
 }
 
 impl<W: Write> Server<W> {
@@ -104,12 +129,21 @@ impl<W: Write> Server<W> {
                 Err(TryRecvError::Empty) => {}
             }
             let changed = self.documents.iter_mut().find(|(_, document)| !document.is_reported);
-            let Some((uri, document)) = changed else { return Ok(messages.recv().ok()) };
-            document.is_reported = true;
-            let list = guarded(|| answers::diagnostics(document, uri)).unwrap_or(json!([]));
-            let params = json!({ "uri": uri, "version": document.version, "diagnostics": list });
-            self.send(&json!({ "jsonrpc": "2.0", "method": "textDocument/publishDiagnostics", "params": params }))?;
+            let Some((uri, _)) = changed else { return Ok(messages.recv().ok()) };
+            let uri = uri.clone();
+            self.publish(&uri)?;
         }
+    }
+
+    /// Sends the diagnostics of a document, unless they were sent.
+    fn publish(&mut self, uri: &str) -> io::Result<()> {
+        let Some(document) = self.documents.get_mut(uri).filter(|document| !document.is_reported) else {
+            return Ok(());
+        };
+        document.is_reported = true;
+        let list = guarded(|| answers::diagnostics(document, uri)).unwrap_or(json!([]));
+        let params = json!({ "uri": uri, "version": document.version, "diagnostics": list });
+        self.send(&json!({ "jsonrpc": "2.0", "method": "textDocument/publishDiagnostics", "params": params }))
     }
 
     fn handle(&mut self, message: &Value) -> io::Result<()> {
@@ -145,7 +179,6 @@ impl<W: Write> Server<W> {
             "textDocument/documentSymbol" => answers::symbols,
             "textDocument/hover" => answers::hover,
             "textDocument/completion" => answers::completion,
-            "textDocument/definition" => names::definition,
             "textDocument/references" => names::references,
             "textDocument/documentHighlight" => names::highlights,
             "textDocument/semanticTokens/full" => names::semantic_tokens,
@@ -153,14 +186,33 @@ impl<W: Write> Server<W> {
             "textDocument/inlayHint" => hints::inlay_hints,
             "textDocument/signatureHelp" => hints::signature_help,
             "textDocument/rename" => return self.rename(id, params),
+            "textDocument/definition" => return self.definition(id, params),
             _ => return self.fail(id, UNKNOWN_METHOD, &format!("unknown method `{method}`")),
         };
         let uri = params["textDocument"]["uri"].as_str().unwrap_or_default();
+        // These need the passes, which take longer than the messages.
+        if matches!(method, "textDocument/inlayHint" | "textDocument/codeAction") {
+            self.publish(uri)?;
+        }
         let Some(document) = self.documents.get(uri) else { return self.answer(id, &Value::Null) };
         match guarded(|| answer(document, uri, params)) {
             Some(result) => self.answer(id, &result),
             None => self.fail(id, INTERNAL_ERROR, "this is a bug in attnc"),
         }
+    }
+
+    /// A declaration in the standard library is in a file that the server writes.
+    fn definition(&mut self, id: &Value, params: &Value) -> io::Result<()> {
+        let uri = params["textDocument"]["uri"].as_str().unwrap_or_default();
+        let Some(document) = self.documents.get(uri) else { return self.answer(id, &Value::Null) };
+        let Some(found) = guarded(|| names::definition(document, params)).flatten() else {
+            return self.answer(id, &Value::Null);
+        };
+        let uri = match &found.library {
+            None => Some(uri.to_string()),
+            Some((name, text)) => library_file(&mut self.library, name, text),
+        };
+        self.answer(id, &uri.map_or(Value::Null, |uri| json!({ "uri": uri, "range": found.range })))
     }
 
     fn rename(&mut self, id: &Value, params: &Value) -> io::Result<()> {
@@ -198,7 +250,7 @@ impl<W: Write> Server<W> {
         };
         if let Some(text) = text {
             let version = document["version"].as_i64().unwrap_or(0);
-            self.documents.insert(uri.to_string(), Document::new(text, version));
+            self.documents.insert(uri.to_string(), Document::new(text, version, self.remarks));
         }
         Ok(())
     }
@@ -216,6 +268,23 @@ impl<W: Write> Server<W> {
         write!(self.output, "Content-Length: {}\r\n\r\n{body}", body.len())?;
         self.output.flush()
     }
+}
+
+/// The URI of a file with a module of the standard library; `None` if it cannot be written.
+fn library_file(library: &mut Option<Folder>, name: &str, text: &str) -> Option<String> {
+    if library.is_none() {
+        *library = Folder::new(None).ok();
+    }
+    let path = library.as_ref()?.path().join(name);
+    if !path.exists() {
+        std::fs::create_dir_all(path.parent()?).ok()?;
+        std::fs::write(&path, text).ok()?;
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    let path = path.to_str()?.bytes();
+    let path: String =
+        path.map(|b| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect();
+    Some(format!("file://{path}"))
 }
 
 /// The result of work on a program, on a large stack; `None` if it panics.

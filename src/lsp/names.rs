@@ -4,8 +4,9 @@
 //! result, as JSON. It resolves no name itself.
 
 use super::document::{Document, FILE};
-use crate::diagnostics::{Diagnostics, NameKind, Severity, Use};
+use crate::diagnostics::{Diagnostics, Fix, NameKind, Severity, Use, replaced};
 use crate::source::Span;
+use crate::syntax::ast::Item;
 use crate::syntax::lexer::lex;
 use crate::syntax::token::Token;
 use serde_json::{Value, json};
@@ -26,12 +27,23 @@ fn number(kind: NameKind) -> u32 {
     }
 }
 
-/// The location of the declaration; null for a name of the language or of the standard library.
-pub(super) fn definition(document: &Document, uri: &str, params: &Value) -> Value {
-    match document.use_at(document.offset(&params["position"])).filter(|found| found.declared.file == FILE) {
-        Some(found) => json!({ "uri": uri, "range": document.range(found.declared) }),
-        None => Value::Null,
+/// The declaration of a name.
+pub(super) struct Declaration {
+    /// The file of the standard library that contains it, with its text; `None` for the document.
+    pub(super) library: Option<(String, String)>,
+    /// Its range.
+    pub(super) range: Value,
+}
+
+/// The declaration of the name at a position; `None` for a name of the language.
+pub(super) fn definition(document: &Document, params: &Value) -> Option<Declaration> {
+    let declared = document.use_at(document.offset(&params["position"]))?.declared;
+    if declared.file == FILE {
+        return Some(Declaration { library: None, range: document.range(declared) });
     }
+    let file = document.analysis().sources.get(declared.file)?;
+    let range = document.with_text(file.text()).range(declared);
+    Some(Declaration { library: Some((file.name().to_string(), file.text().to_string())), range })
 }
 
 /// All uses of the name at a position, with its declaration.
@@ -87,19 +99,20 @@ pub(super) fn rename(document: &Document, uri: &str, params: &Value) -> Result<V
     if found.declared.file != FILE {
         return Err("it is declared in the standard library".to_string());
     }
-    let places: Vec<Span> = uses(document, params).map(|one| one.at).collect();
-    let mut text = document.text.clone();
-    for place in places.iter().rev() {
-        text.replace_range(place.range(), new);
-    }
-    let changed = Document::new(&text, document.version);
-    let old = found.at.range().len();
+    let mut changes: Vec<Fix> = uses(document, params).map(|one| Fix { span: one.at, text: new.to_string() }).collect();
+    changes.extend(stored_name(document, found));
+    changes.sort_by_key(|fix| (fix.span.start, fix.span.end));
+    let changed = document.with_text(&replaced(&document.text, &changes));
     let moved = |span: Span| {
         let shift = |at: u32| {
-            let before = places.partition_point(|place| place.start < at);
-            (at as usize + before * new.len() - before * old) as u32
+            // What is inserted at the start of a name is before it.
+            let before = changes
+                .iter()
+                .filter(|fix| fix.span.end <= at && (fix.span.start < at || fix.span.start == fix.span.end));
+            before.fold(at, |at, fix| at + fix.text.len() as u32 - (fix.span.end - fix.span.start))
         };
-        if span.file == FILE { Span { start: shift(span.start), end: shift(span.end), ..span } } else { span }
+        let end = |at: u32| shift(span.start) + (shift(at) - shift(span.start));
+        if span.file == FILE { Span { start: shift(span.start), end: end(span.end), ..span } } else { span }
     };
     let expected =
         document.analysis().names.iter().map(|one| Use { at: moved(one.at), declared: moved(one.declared), ..*one });
@@ -115,6 +128,24 @@ pub(super) fn rename(document: &Document, uri: &str, params: &Value) -> Result<V
     if !expected.eq(changed.analysis().names.iter().copied()) {
         return Err(format!("`{new}` means something else where the name is used, or hides it"));
     }
-    let edits = places.iter().map(|place| json!({ "range": document.range(*place), "newText": new }));
+    let edits = changes.iter().map(|fix| json!({ "range": document.range(fix.span), "newText": fix.text }));
     Ok(json!({ "changes": { uri: edits.collect::<Vec<_>>() } }))
+}
+
+/// The attribute that keeps the name of a field in files with weights, unless it has one.
+fn stored_name(document: &Document, found: &Use) -> Option<Fix> {
+    let layers = document.analysis().tree.items.iter().filter_map(|item| match item {
+        Item::Layer(layer) => Some(layer),
+        Item::Use(_) | Item::Function(_) => None,
+    });
+    let field = layers.flat_map(|layer| &layer.fields).find(|field| field.name.span == found.declared)?;
+    let is_named = field.attributes.iter().any(|attribute| attribute.name.name == "name");
+    if field.is_state || is_named {
+        return None;
+    }
+    let start = field.span.start;
+    let line = document.text.get(..start as usize)?.rsplit('\n').next().unwrap_or_default();
+    let between = if line.trim().is_empty() { format!("\n{line}") } else { " ".to_string() };
+    let text = format!("#[name = \"{}\"]{between}", field.name.name);
+    Some(Fix { span: Span { start, end: start, ..field.span }, text })
 }

@@ -54,7 +54,7 @@
 
 use super::rewrite::{Cursor, become_op, made_by, splat};
 use super::scores::{Site, Step, rewrite_sites};
-use super::{Changed, Condition, Context, Float, counters};
+use super::{Changed, Condition, Context, Edit, Float, counters};
 use crate::ir::{Function, Inst, Op, Scalar, Value};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
@@ -141,6 +141,15 @@ fn sum(
         become_op(f, i, Op::Binary(BinaryOp::Add), vec![scores, negative]);
         return Ok(Some("add-not-subtract"));
     }
+    let hidden = hides(f, mask);
+    if let Some((made, _, keep)) = hidden.filter(|_| ctx.float != Float::Fast) {
+        let text = "the mask stays additive: adding -inf keeps a NaN among hidden scores, `where(mask, scores, -inf)` \
+                    does not";
+        let at = f.inst(i).operands.iter().position(|v| *v == scores).unwrap_or(0);
+        let with = if keep { "where({=0}, {=1}, -inf)" } else { "where({=0}, -inf, {=1})" };
+        let edit = Edit::replace(f, i, with, &[(made, 0), (i, at)]);
+        ctx.missed_with(f, f.inst(i).loc, Condition::Mask, text, Vec::new(), vec![edit]);
+    }
     if f.inst(i).operands.first() != Some(&scores) {
         become_op(f, i, Op::Binary(BinaryOp::Add), vec![scores, mask]);
         return Ok(Some("scores-first"));
@@ -149,25 +158,23 @@ fn sum(
         become_op(f, i, Op::Binary(BinaryOp::Add), vec![scores, x]);
         return Ok(Some("plain-view"));
     }
-    let Some((_, Op::Where, [c, a, b])) = made_by(f, mask) else { return Ok(None) };
-    let (condition, shown, hidden) = (*c, splat(f, *a).map(Scalar::as_f64), splat(f, *b).map(Scalar::as_f64));
-    const HIDE: Option<f64> = Some(f64::NEG_INFINITY);
-    let keep = match (shown, hidden) {
-        (Some(0.0), HIDE) => true,
-        (HIDE, Some(0.0)) => false,
-        _ => return Ok(None),
-    };
-    if ctx.float != Float::Fast {
-        let text = "the mask stays additive: adding -inf keeps a NaN among hidden scores, `where(mask, scores, -inf)` \
-                    does not";
-        ctx.missed(f, f.inst(i).loc, Condition::Mask, text, Vec::new());
-        return Ok(None);
-    }
+    let Some((_, condition, keep)) = hidden.filter(|_| ctx.float == Float::Fast) else { return Ok(None) };
     let Some(elem) = f.tensor(scores).map(|t| t.elem) else { return Ok(None) };
     let fill = at.constant(f, Scalar::Float(f64::NEG_INFINITY), elem)?;
     let operands = if keep { vec![condition, scores, fill] } else { vec![condition, fill, scores] };
     become_op(f, i, Op::Where, operands);
     Ok(Some("select-not-add"))
+}
+
+/// Is this `where(c, 0, -inf)`, or the opposite? The `where`, its condition, and whether that keeps.
+fn hides(f: &Function, mask: Value) -> Option<(Inst, Value, bool)> {
+    let (inst, Op::Where, [c, a, b]) = made_by(f, mask)? else { return None };
+    const HIDE: Option<f64> = Some(f64::NEG_INFINITY);
+    match (splat(f, *a).map(Scalar::as_f64), splat(f, *b).map(Scalar::as_f64)) {
+        (Some(0.0), HIDE) => Some((inst, *c, true)),
+        (HIDE, Some(0.0)) => Some((inst, *c, false)),
+        _ => None,
+    }
 }
 
 fn shape_of(f: &Function, v: Value) -> Vec<Dim> {

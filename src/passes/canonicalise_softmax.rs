@@ -42,7 +42,7 @@
 //! multiplication by the reciprocal of the sum, which rounds differently.
 
 use super::rewrite::{Uses, become_op, loc_of, made_by, remove_unused, round_to, splat};
-use super::{Changed, Condition, Context, Float};
+use super::{Changed, Condition, Context, Edit, Float};
 use crate::ir::{Function, Inst, Loc, Op, Scalar, Use, Value};
 use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
@@ -62,7 +62,13 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             let text = "a hand-written softmax stays: for a row of -inf it yields NaN, `softmax(x)` zeros";
             let place: Loc = loc_of(f, softmax.x);
             let notes = if place.line > 0 { vec![(place, "this may be -inf".to_string())] } else { Vec::new() };
-            ctx.missed(f, loc, Condition::Rows, text, notes);
+            let rank = f.tensor(softmax.x).map_or(0, |t| t.rank());
+            let with = match rank - softmax.axis {
+                1 => "softmax({=0})".to_string(),
+                n => format!("softmax({{=0}}, axis = -{n})"),
+            };
+            let edit = Edit::replace(f, inst, with, &[(softmax.sub, 0)]);
+            ctx.missed_with(f, loc, Condition::Rows, text, notes, vec![edit]);
         } else {
             become_op(f, inst, Op::Softmax { axis: softmax.axis }, vec![softmax.x]);
             found += 1;
@@ -78,6 +84,8 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
 struct ByHand {
     x: Value,
     axis: usize,
+    /// The subtraction of the maximum.
+    sub: Inst,
     /// The intermediate results, which must have no other use: name, value, and number of uses in
     /// the formula.
     parts: Vec<(&'static str, Value, usize)>,
@@ -87,7 +95,7 @@ fn by_hand(f: &Function, div: Inst) -> Option<ByHand> {
     let d = f.inst(div);
     let (Op::Binary(BinaryOp::Div), [e, total]) = (&d.op, d.operands.as_slice()) else { return None };
     let (_, Op::Unary(UnaryOp::Exp), [difference]) = made_by(f, *e)? else { return None };
-    let (_, Op::Binary(BinaryOp::Sub), [x, largest]) = made_by(f, *difference)? else { return None };
+    let (sub, Op::Binary(BinaryOp::Sub), [x, largest]) = made_by(f, *difference)? else { return None };
     let (summed, sum_axis, mut parts) = reduced(f, *total, ReduceKind::Sum, "sum")?;
     let (maximised, axis, more) = reduced(f, *largest, ReduceKind::Max, "maximum")?;
     // In a narrower type each hand-written operation rounds; `softmax` rounds once.
@@ -97,7 +105,7 @@ fn by_hand(f: &Function, div: Inst) -> Option<ByHand> {
     }
     parts.extend(more);
     parts.extend([("difference", *difference, 1), ("exponential", *e, 2)]);
-    Some(ByHand { x: *x, axis, parts })
+    Some(ByHand { x: *x, axis, sub, parts })
 }
 
 type Reduced = (Value, usize, Vec<(&'static str, Value, usize)>);

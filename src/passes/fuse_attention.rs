@@ -138,7 +138,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
                 if why.loc != loc {
                     notes.insert(0, (why.loc, "here".to_string()));
                 }
-                ctx.missed(f, loc, why.condition, why.message, notes);
+                ctx.missed_with(f, loc, why.condition, why.message, notes, why.edits);
             }
         }
     }

@@ -109,7 +109,7 @@ use super::licm::preheader;
 use super::outline::names;
 use super::rewrite::{Cursor, Uses, remove_unused, replace_result};
 use super::separate_taps::apart;
-use super::{Changed, Condition, Context};
+use super::{Changed, Condition, Context, Edit};
 use crate::ir::{Block, Cfg, Class, Function, Inst, Loop, Op, Scalar, Terminator, Type, Use, Value};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, TensorType};
@@ -264,7 +264,10 @@ fn hoist(f: &mut Function, ctx: &mut Context, cfg: &Cfg, l: &Loop, before: Block
         let loc = f.inst(*product).loc;
         let Some((inst, _)) = f.definition(v) else { continue };
         if let Some(text) = too_few(counted, rows) {
-            ctx.missed(f, loc, Condition::Steps, text, Vec::new());
+            let (_, row) = rows.taken;
+            let with = format!("{{0}}[0..{}][{{=1}}]", counted.trips);
+            let edit = Edit::replace(f, row, with, &[(row, 0), (row, 1)]);
+            ctx.missed_with(f, loc, Condition::Steps, text, Vec::new(), vec![edit]);
             continue;
         }
         whole.insts.clear();

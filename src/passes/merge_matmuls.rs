@@ -86,7 +86,7 @@ use std::collections::BTreeMap;
 
 use super::rewrite::{Cursor, Uses, remove_unused, replace_result};
 use super::separate_taps::apart;
-use super::{Changed, Condition, Context};
+use super::{Changed, Condition, Context, Edit};
 use crate::ir::{Block, Class, Function, Inst, Op, Use, Value};
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem};
@@ -191,7 +191,9 @@ fn groups(f: &Function, uses: &Uses, block: Block, for_taps: &impl Fn(Value) -> 
             if ends_inside {
                 let text = format!("the {} columns before it do not fill panels of {WIDEST_PANEL}", before.columns);
                 let notes = vec![(f.inst(before.matmul).loc, "here".to_string())];
-                ctx.missed(f, f.inst(product.matmul).loc, Condition::Shape, text, notes);
+                let (first, second) = (f.inst(before.matmul).loc, f.inst(product.matmul).loc);
+                let edit = Edit::Swap(first, second);
+                ctx.missed_with(f, second, Condition::Shape, text, notes, vec![edit]);
             }
             full = ends_inside || group.fit.len() == MAX_MERGED;
         }

@@ -5,8 +5,8 @@
 //! after, the conditions under which it is legal, and its limits. `pipeline` orders the passes (one
 //! function, read from top to bottom), `manager` runs them with dumps, verification, bisection and
 //! timing, and in `remarks` they report their rewrites and missed rewrites. In: a verified module.
-//! Out: a verified module that computes the same. Passes know no source syntax, tiles or machines,
-//! and do no I/O: text goes to a [`Sink`].
+//! Out: a verified module that computes the same. Passes know no tiles or machines, and
+//! source syntax only where a remark proposes an edit; they do no I/O: text goes to a [`Sink`].
 //!
 //! To add a pass: write `fn run(&mut Function, &mut Context) -> Changed` in a new file, add its row
 //! to [`PASSES`], call it in `pipeline`, and show it in a named snapshot test.
@@ -23,6 +23,7 @@ mod counters;
 mod cse;
 mod dce;
 mod differentiate;
+mod edits;
 mod fold_constants;
 mod fuse_attention;
 mod fuse_chain;
@@ -48,6 +49,7 @@ mod simplify_cfg;
 mod single_trip;
 
 pub use crate::observe::{Collected, PrintChanged, Select, Sink, Watch};
+pub use edits::{Edit, Written};
 pub use manager::{PassError, Step, run_passes};
 pub use options::{Float, Level, Options};
 pub use pipeline::{OptError, optimise, optimise_observed, optimise_text};

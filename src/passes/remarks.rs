@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::Context;
+use super::{Context, Edit};
 use crate::ir::{Function, Loc, Module};
 
 /// Was the rewrite made?
@@ -87,6 +87,17 @@ pub struct Remark {
     pub message: String,
     /// Related locations, each with a line of text.
     pub notes: Vec<(Loc, String)>,
+    /// Edits of the program that may lead to the missed rewrite; the first that does is meant.
+    pub edits: Vec<Edit>,
+}
+
+impl Remark {
+    /// Do both report the same?
+    pub fn is_same(&self, other: &Remark) -> bool {
+        let key = |r: &Remark| (r.pass, r.tapped, r.loc, r.outcome);
+        key(self) == key(other)
+            && (&self.function, &self.message, &self.notes) == (&other.function, &other.message, &other.notes)
+    }
 }
 
 /// An error in the program that a pass found: what it asks for does not exist.
@@ -117,7 +128,7 @@ impl Context {
 
     /// Reports a rewrite.
     pub fn done(&mut self, function: &Function, loc: Loc, message: impl Into<String>) {
-        self.remark(function, loc, Outcome::Done, message.into(), Vec::new());
+        self.remark(function, loc, Outcome::Done, message.into(), Vec::new(), Vec::new());
     }
 
     /// Reports a missed rewrite, with related locations.
@@ -129,14 +140,36 @@ impl Context {
         message: impl Into<String>,
         notes: Vec<(Loc, String)>,
     ) {
-        self.remark(function, loc, Outcome::Missed(condition), message.into(), notes);
+        self.missed_with(function, loc, condition, message, notes, Vec::new());
     }
 
-    fn remark(&mut self, function: &Function, loc: Loc, outcome: Outcome, message: String, notes: Vec<(Loc, String)>) {
+    /// Reports a missed rewrite, with edits of the program that may lead to it.
+    pub fn missed_with(
+        &mut self,
+        function: &Function,
+        loc: Loc,
+        condition: Condition,
+        message: impl Into<String>,
+        notes: Vec<(Loc, String)>,
+        edits: Vec<Edit>,
+    ) {
+        self.remark(function, loc, Outcome::Missed(condition), message.into(), notes, edits);
+    }
+
+    fn remark(
+        &mut self,
+        function: &Function,
+        loc: Loc,
+        outcome: Outcome,
+        message: String,
+        notes: Vec<(Loc, String)>,
+        edits: Vec<Edit>,
+    ) {
         let (name, tapped) = (function.name.clone(), function.tapped);
-        let remark = Remark { pass: self.pass, function: name, tapped, loc, outcome, message, notes };
-        // A pass that runs twice reports the same rewrite only once.
-        if !self.remarks.contains(&remark) {
+        let remark = Remark { pass: self.pass, function: name, tapped, loc, outcome, message, notes, edits };
+        // A pass that runs twice reports the same rewrite only once, with the edits of the first
+        // time, when less of the program was rewritten.
+        if !self.remarks.iter().any(|known| known.is_same(&remark)) {
             self.remarks.push(remark);
         }
     }

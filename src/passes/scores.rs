@@ -19,7 +19,7 @@
 use cranelift_entity::SecondaryMap;
 
 use super::rewrite::{Uses, is_scalar, made_by, remove_unused};
-use super::{Changed, Condition, Context};
+use super::{Changed, Condition, Context, Edit};
 use crate::ir::{Block, Function, Inst, Loc, Op, Use, Value};
 use crate::scalar::{BinaryOp, UnaryOp};
 use crate::shape::{Dim, Elem};
@@ -82,11 +82,17 @@ pub(super) struct Mismatch {
     pub(super) loc: Loc,
     pub(super) message: String,
     pub(super) notes: Vec<(Loc, String)>,
+    /// Edits of the program after which it may hold.
+    pub(super) edits: Vec<Edit>,
 }
 
 impl Mismatch {
     pub(super) fn new(condition: Condition, loc: Loc, message: impl Into<String>) -> Mismatch {
-        Mismatch { condition, loc, message: message.into(), notes: Vec::new() }
+        Mismatch { condition, loc, message: message.into(), notes: Vec::new(), edits: Vec::new() }
+    }
+
+    fn with(self, edits: Vec<Edit>) -> Mismatch {
+        Mismatch { edits, ..self }
     }
 }
 
@@ -215,7 +221,25 @@ impl<'a> Finder<'a> {
             _ => Condition::Chain,
         };
         let text = format!("`{}` stands between the softmax and the matmul", d.op);
-        Some(Err(Mismatch::new(condition, d.loc, text)))
+        Some(Err(Mismatch::new(condition, d.loc, text).with(self.scaled_later(between, weights))))
+    }
+
+    /// `(w * c) @ v` to `(w @ v) * c`, if the factor is one number; simplifications may have
+    /// exchanged the operands of a multiplication.
+    fn scaled_later(&self, scaled: Inst, weights: Value) -> Vec<Edit> {
+        let d = self.f.inst(scaled);
+        let sign = match d.op {
+            Op::Binary(BinaryOp::Mul) => '*',
+            Op::Binary(BinaryOp::Div) => '/',
+            _ => return Vec::new(),
+        };
+        let is_number = d.operands.iter().all(|v| *v == weights || is_scalar(self.f, *v));
+        let [Use::Operand(matmul, 0)] = d.result.map_or(&[][..], |v| &self.uses[v]) else { return Vec::new() };
+        let order = |weights: usize| {
+            let operands = [(scaled, weights), (*matmul, 1), (scaled, 1 - weights)];
+            Edit::replace(self.f, *matmul, format!("({{0}} @ {{1}}) {sign} {{2}}"), &operands)
+        };
+        if is_number && self.f.inst(*matmul).op == Op::Matmul { vec![order(0), order(1)] } else { Vec::new() }
     }
 
     /// Is this a matmul, or the start of a chain that ends as the left operand of one?
@@ -252,7 +276,10 @@ impl<'a> Finder<'a> {
         let mut failure = Mismatch::new(Condition::Uses, loc, message);
         for user in users {
             let (loc, text) = match user {
-                Use::Operand(i, _) => (self.loc(*i), format!("used here by `{}`", f.inst(*i).op)),
+                Use::Operand(i, _) => {
+                    failure.edits.extend(without_tap(f, *i));
+                    (self.loc(*i), format!("used here by `{}`", f.inst(*i).op))
+                }
                 Use::Terminator(_) => (Loc::default(), "used by the end of its block".to_string()),
             };
             failure.notes.push((loc, text));
@@ -275,7 +302,8 @@ impl<'a> Finder<'a> {
         let rank = f.tensor(weights).map_or(0, |t| t.rank());
         if axis + 1 != rank {
             let text = format!("the softmax is over axis {axis} of {rank}, not over the last, the keys");
-            return Err(Mismatch::new(Condition::Axis, d.loc, text));
+            let edit = Edit::replace(f, softmax, "softmax({=0})", &[(softmax, 0)]);
+            return Err(Mismatch::new(Condition::Axis, d.loc, text).with(vec![edit]));
         }
         let kept = self.kept(ending)?;
         let (mut steps, mut sink) = (Vec::new(), None);
@@ -386,7 +414,7 @@ impl<'a> Finder<'a> {
     fn step(&self, i: Inst, op: &Op, operands: &[Value]) -> Result<(Value, Step), Mismatch> {
         let f = self.f;
         let loc = self.loc(i);
-        let fail = |condition, text: String| Err(Mismatch::new(condition, loc, text));
+        let fail = |condition, text: String| Err(Mismatch::new(condition, loc, text).with(self.edits(i)));
         match (op, operands) {
             (Op::Binary(BinaryOp::Mul), [a, b]) => match (is_scalar(f, *a), is_scalar(f, *b)) {
                 (_, true) => Ok((*a, Step::Scale { by: *b, divide: false })),
@@ -443,6 +471,42 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// Edits after which an operation would be a step, or would not stand among the scores.
+    fn edits(&self, i: Inst) -> Vec<Edit> {
+        let f = self.f;
+        let d = f.inst(i);
+        let made = |at: usize| d.operands.get(at).and_then(|v| made_by(f, *v)).map(|(i, op, _)| (i, op));
+        let product = |at: usize| made(at).filter(|(_, op)| **op == Op::Matmul).map(|(i, _)| i);
+        match &d.op {
+            // A factor for each query is one of the queries.
+            Op::Binary(op @ (BinaryOp::Mul | BinaryOp::Div)) => {
+                let sign = if *op == BinaryOp::Mul { '*' } else { '/' };
+                let is_for_queries = |at: usize| {
+                    let shape = d.operands.get(at).map(|v| self.shape_of(Some(*v)));
+                    shape.and_then(|s| s.last()).is_some_and(|n| n.as_const() == Some(1))
+                };
+                let sides = [(0, 1), (1, 0)].into_iter().take(if *op == BinaryOp::Mul { 2 } else { 1 });
+                let edit = |(scores, factor): (usize, usize)| {
+                    let m = product(scores).filter(|_| is_for_queries(factor))?;
+                    let with = format!("({{0}} {sign} {{1}}) @ {{2}}");
+                    Some(Edit::replace(f, i, with, &[(m, 0), (i, factor), (m, 1)]))
+                };
+                sides.filter_map(edit).collect()
+            }
+            // The cast after the softmax, or none.
+            Op::Cast { elem } => {
+                let user = match d.result.map_or(&[][..], |v| &self.uses[v]) {
+                    [Use::Operand(user, _)] if matches!(f.inst(*user).op, Op::Softmax { .. }) => Some(*user),
+                    _ => None,
+                };
+                let later =
+                    user.map(|user| Edit::replace(f, user, format!("cast<{elem}>(softmax({{=0}}))"), &[(i, 0)]));
+                later.into_iter().chain([Edit::replace(f, i, "{0}", &[(i, 0)])]).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Are the scores the left operand of a sum: the operand that a chain connects to a matmul, the
     /// left one if both are?
     fn scores_are_left(&self, i: Inst, left: Value, right: Value) -> bool {
@@ -494,6 +558,12 @@ impl<'a> Finder<'a> {
             false => Err(Mismatch::new(Condition::Types, first.loc, "the two matmuls are not of floats")),
         }
     }
+}
+
+/// Removes an instruction from the program, if it is a tap.
+pub(super) fn without_tap(f: &Function, i: Inst) -> Option<Edit> {
+    let d = f.inst(i);
+    matches!(d.op, Op::Tap { .. }).then_some(Edit::Remove(d.loc))
 }
 
 /// A slice of the weights.

@@ -68,7 +68,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cranelift_entity::SecondaryMap;
 
 use super::rewrite::remove_unused;
-use super::{Changed, Condition, Context};
+use super::{Changed, Condition, Context, Edit};
 use crate::ir::{Block, Class, Function, Inst, Op, Use, Value, needed_without_taps};
 use crate::scalar::{ReduceKind, UnaryOp};
 
@@ -93,7 +93,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             Slice::TooLong => {
                 let text =
                     format!("the tap `{name}` needs more than {MAX_COPIED} operations whose results are not in memory");
-                ctx.missed(f, loc, Condition::Size, text, Vec::new());
+                ctx.missed_with(f, loc, Condition::Size, text, Vec::new(), vec![Edit::Remove(loc)]);
             }
             Slice::Of(insts) => {
                 let computing = insts.iter().map(|i| f.inst(*i).op.info()).filter(|o| o.class != Class::Movement);

@@ -6,7 +6,7 @@
 //! | path | further fields | answer |
 //! |---|---|---|
 //! | `language` | `requests`: `method` and `params` of the language server | `diagnostics`, and `results` in the same order |
-//! | `check` | | `messages`, for programs in an IR |
+//! | `check` | | `diagnostics`, for programs in an IR |
 //! | `interface` | `sizes` | models, entry points and the shapes of arguments |
 //! | `report` | `options` | `messages`, and `report`, the path of the page |
 //! | `run` | `function`, `sizes`, `inputs`, `seed`, `options` | `messages`, `values`, `report` |
@@ -137,8 +137,9 @@ impl Service {
         let _turn = lock(&self.busy);
         match path {
             "check" => {
-                let done = room.run(&["check", &call.file], b"")?;
-                Ok(json!({ "ok": done.is_ok, "messages": done.messages }))
+                let done = room.run(&["check", "--error-format=json", &call.file], b"")?;
+                let found: Vec<Value> = done.messages.lines().filter_map(diagnostic).collect();
+                Ok(json!({ "diagnostics": found }))
             }
             "report" => {
                 let mut args = vec![call.file.clone(), "--emit=html=report.html".to_string()];
@@ -330,6 +331,22 @@ fn language(room: &Room<'_>, asked: &Value) -> Result<Value, Failure> {
     }
     let diagnostics = results.remove(0)["items"].clone();
     Ok(json!({ "diagnostics": diagnostics, "results": results, "messages": done.messages }))
+}
+
+/// A line of `--error-format=json` as a diagnostic of a language server.
+fn diagnostic(line: &str) -> Option<Value> {
+    let one: Value = serde_json::from_str(line).ok()?;
+    let spans = one["spans"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let place = spans.iter().find(|span| span["is_primary"] == true);
+    let number = |field: &str| place.and_then(|span| span[field].as_u64()).unwrap_or(1).saturating_sub(1);
+    let position = |line: &str, column: &str| json!({ "line": number(line), "character": number(column) });
+    Some(json!({
+        "range": { "start": position("line_start", "column_start"), "end": position("line_end", "column_end") },
+        "severity": if one["level"] == "error" { 1 } else { 2 },
+        "code": one["code"]["code"],
+        "message": one["message"],
+        "data": { "rendered": one["rendered"] },
+    }))
 }
 
 /// The messages of a language server, up to one that is malformed.

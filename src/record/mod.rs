@@ -46,8 +46,28 @@ pub struct Expression {
     pub ty: String,
 }
 
+/// A change of a source text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Where the replaced text starts.
+    pub start: Location,
+    /// Line and column after its last character.
+    pub end: (u32, u32),
+    /// The new text.
+    pub text: String,
+}
+
+/// An edit of the program after which a missed rewrite is made: it was tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edit {
+    /// One line.
+    pub title: String,
+    /// Changes that do not overlap.
+    pub changes: Vec<Change>,
+}
+
 /// A rewrite that a stage made, or the reason why it made none.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Remark {
     /// The pass or the stage.
     pub pass: String,
@@ -61,6 +81,8 @@ pub struct Remark {
     pub message: String,
     /// Related locations.
     pub notes: Vec<(Option<Location>, String)>,
+    /// The smallest edit after which it is made, if one is known.
+    pub edit: Option<Edit>,
 }
 
 /// One state of a level.
@@ -162,6 +184,11 @@ impl Record {
         }
     }
 
+    /// Adds an edit to the remarks that are like this one.
+    pub fn propose(&mut self, like: &Remark, edit: &Edit) {
+        self.remarks.iter_mut().filter(|r| *r == like).for_each(|r| r.edit = Some(edit.clone()));
+    }
+
     /// Adds the remarks of a stage, given as lines `remark: file:line:column: message`.
     pub fn remark_lines(&mut self, format: Format, stage: &str, text: &str) {
         for line in text.lines() {
@@ -170,7 +197,15 @@ impl Record {
             let (pass, function) = (stage.to_string(), String::new());
             self.remark(
                 format,
-                Remark { pass, at, function, missed: None, message: message.to_string(), notes: Vec::new() },
+                Remark {
+                    pass,
+                    at,
+                    function,
+                    missed: None,
+                    message: message.to_string(),
+                    notes: Vec::new(),
+                    edit: None,
+                },
             );
         }
     }
@@ -255,5 +290,9 @@ fn remark(remark: &Remark) -> Value {
     fields.insert("missed".into(), json!(remark.missed));
     fields.insert("message".into(), remark.message.as_str().into());
     fields.insert("notes".into(), json!(remark.notes));
+    let change = |c: &Change| json!([c.start.0, c.start.1, c.start.2, c.end.0, c.end.1, c.text]);
+    let edit =
+        |edit: &Edit| json!({"title": edit.title, "changes": edit.changes.iter().map(change).collect::<Vec<_>>()});
+    fields.insert("edit".into(), json!(remark.edit.as_ref().map(edit)));
     Value::Object(fields)
 }

@@ -126,6 +126,7 @@ fn remarks_of_stages_have_a_location() {
             missed: Some("axis".into()),
             message: "x".into(),
             notes: Vec::new(),
+            edit: None,
         },
     );
     let j = json_of(&r);

@@ -123,6 +123,7 @@ function rowsOfDiff(before, after, format) {
 function sourceRows() {
   const notes = new Map(), add = (key, note) => notes.set(key, [...(notes.get(key) || []), note]);
   R.remarks.forEach((r) => r.at && add(r.at[0] + ':' + r.at[1], { text: `${r.missed ? 'not done' : 'done'} · ${r.pass}: ${r.message}`, at: [r.at], kind: r.missed ? 'remark missed' : 'remark' }));
+  R.remarks.forEach((r) => r.at && r.edit && add(r.at[0] + ':' + r.at[1], { text: `to get it: ${r.edit.title}`, at: [r.at], kind: 'remark edit' }));
   for (const d of R.diagnostics) for (const s of d.spans.filter((s) => s.is_primary)) {
     const file = R.files.findIndex((f) => f.name === s.file_name);
     add(file + ':' + s.line_start, { text: `${d.level}: ${d.message}`, at: [[file, s.line_start, s.column_start]], kind: 'remark error' });

@@ -88,12 +88,31 @@ function jump(place) {
   return b;
 }
 
+// A message with the edit that it proposes: the changed lines as they are, and as they would be.
+function withEdit(r) {
+  const out = make('div', {}, r.message), file = R.files[r.edit.changes[0][0]].text.split('\n'), changes = [...r.edit.changes].sort((a, b) => a[1] - b[1] || a[2] - b[2]);
+  const from = changes[0][1], to = Math.max(...changes.map((c) => c[3])), old = file.slice(from - 1, to);
+  const cut = (line, a, b) => [...file[line - 1] ?? ''].slice(a, b).join('');
+  let text = '', at = [from, 1];
+  for (const [, line, column, endLine, endColumn, now] of [...changes, [0, to, Infinity, to, Infinity, '']]) {
+    for (; at[0] < line; at = [at[0] + 1, 1]) text += cut(at[0], at[1] - 1) + '\n';
+    text += cut(line, at[1] - 1, column - 1) + now;
+    at = [endLine, endColumn];
+  }
+  const pre = make('pre', { class: 'edit' });
+  const lines = (list, kind, sign) => list.forEach((l) => pre.append(make('span', { class: kind }, sign + l + '\n')));
+  lines(old.filter((l, i) => i + 1 < old.length || l), 'del', '- ');
+  lines(text.split('\n').filter((l) => l.trim()), 'add', '+ ');
+  out.append(make('div', {}, 'To get it, ' + r.edit.title + ':'), pre);
+  return out;
+}
+
 function remarksPanel() {
   const rows = R.diagnostics.map((d) => {
     const s = d.spans.find((s) => s.is_primary), f = s ? R.files.findIndex((f) => f.name === s.file_name) : -1;
     return [f < 0 ? '' : jump([f, s.line_start, s.column_start]), d.level, d.code ? d.code.code : '', d.message];
   });
-  for (const r of R.remarks) rows.push([r.at ? jump(r.at) : '', r.missed ? `not done (${r.missed})` : 'done', r.pass, r.message]);
+  for (const r of R.remarks) rows.push([r.at ? jump(r.at) : '', r.missed ? `not done (${r.missed})` : 'done', r.pass, r.edit ? withEdit(r) : r.message]);
   return rows.length ? table(['where', 'what', 'pass', 'message'], rows, ['code', 'code', 'code', 'text']) : make('p', {}, 'There are no remarks and no diagnostics.');
 }
 

@@ -6,6 +6,7 @@
 pub mod ast;
 mod comments;
 pub mod dump;
+pub mod find;
 mod habits;
 pub mod layout;
 pub mod lexer;

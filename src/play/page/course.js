@@ -1,6 +1,17 @@
 'use strict';
 // The course: chapters from Markdown, exercises with their judge, examples.
-const passed = new Set();
+const passed = new Set(kept());
+
+// What was passed before the page was loaded again.
+function kept() {
+  try { return JSON.parse(localStorage.getItem('passed')) || []; } catch { return []; }
+}
+
+function keep(name) {
+  passed.add(name);
+  try { localStorage.setItem('passed', JSON.stringify([...passed])); } catch { /* The browser keeps nothing. */ }
+}
+
 const drafts = new Map();
 
 // Markdown, as far as the chapters use it. All content becomes text nodes.
@@ -118,7 +129,7 @@ async function judged(exercise, button, result) {
   try {
     const answer = await call('judge', { text: state.text, file: exercise.file, exercise: exercise.name });
     if (!answer) return;
-    if (answer.passed) passed.add(exercise.name);
+    if (answer.passed) keep(exercise.name);
     // The task, which attnc prints first, is above.
     const said = answer.messages.split(exercise.task).pop().trim();
     result.replaceChildren(make('p', { class: answer.passed ? 'good' : 'error' }, answer.passed ? 'Passed.' : 'Not yet.'), make('pre', { class: 'messages', tabindex: 0 }, said));

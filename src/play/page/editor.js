@@ -87,29 +87,23 @@ function apply(edits) {
 async function check() {
   const own = ++checked, text = state.text;
   try {
-    if (!isModel()) return await checkText(own);
     const doc = view.state.doc, end = position(doc, doc.length);
     const params = { range: { start: { line: 0, character: 0 }, end }, context: { diagnostics: [] } };
-    const answer = await call('language', { text, requests: [{ method: 'textDocument/codeAction', params }] });
+    // Programs in an IR have no language server.
+    const answer = isModel() ? await call('language', { text, requests: [{ method: 'textDocument/codeAction', params }] })
+      : await call('check', { text, file: state.file });
     // A program that was changed since has another answer.
     if (!answer || own !== checked) return;
     if (!answer.diagnostics) throw new Error(answer.messages || 'The program could not be checked.');
-    const actions = answer.results[0] || [];
+    const actions = answer.results && answer.results[0] || [];
     const same = (a, b) => JSON.stringify(a.range) === JSON.stringify(b.range) && a.message === b.message;
-    showProblems(answer.diagnostics.map((d) => ({ ...d, fixes: actions.filter((a) => a.diagnostics.some((o) => same(o, d))) })));
+    showProblems(answer.diagnostics.map((d) => ({ ...d, fixes: actions.filter((a) => (a.diagnostics || []).some((o) => same(o, d))) })));
   } catch (error) {
     byId('problems').replaceChildren(make('div', { class: 'problem error' }, error.message));
   }
 }
 
-// Programs in an IR have no language server: their messages are shown as they are.
-async function checkText(own) {
-  const answer = await call('check', { text: state.text, file: state.file });
-  if (!answer || own !== checked) return;
-  view.dispatch(CM.setDiagnostics(view.state, []));
-  byId('problems').replaceChildren(...(answer.messages ? [make('div', { class: 'problem' }, make('pre', {}, answer.messages))] : []));
-}
-
+// A message as the command line shows it: the head in colour, then the marked lines without their path.
 function showProblems(list) {
   const doc = view.state.doc;
   const marks = list.map((d) => {
@@ -121,7 +115,9 @@ function showProblems(list) {
   byId('problems').replaceChildren(...list.map((d, i) => {
     const at = make('button', { class: 'at', type: 'button', onclick: () => { view.dispatch({ selection: { anchor: marks[i].from }, scrollIntoView: true }); view.focus(); } }, `${d.range.start.line + 1}:${d.range.start.character + 1}`);
     const fixes = marks[i].actions.map((f) => make('button', { class: 'fix', type: 'button', onclick: f.apply }, 'Fix: ' + f.name.split('\n')[0]));
-    return make('div', { class: 'problem' }, make('pre', {}, at, ' ', make('span', { class: MARKS[d.severity] }, `${MARKS[d.severity]}[${d.code}]: `), d.message), ...fixes);
+    const [head, ...block] = d.data.rendered.trimEnd().split('\n');
+    const body = block.filter((line) => !/^ *--> /.test(line)).map((line) => '\n' + line).join('');
+    return make('div', { class: 'problem' }, make('pre', {}, at, ' ', make('span', { class: MARKS[d.severity] }, head), body), ...fixes);
   }));
   tell(list.length ? `${list.length} problems` : 'no problems');
 }

@@ -91,18 +91,19 @@ fn close(out: &mut Vec<Lexeme<'_>>, open: &mut Vec<Open>, text: &str, message: &
 fn begins_head(lexemes: &[Lexeme<'_>], at: usize) -> bool {
     let starts =
         at == 0 || matches!(lexemes[at - 1].token, Token::Newline | Token::LBrace | Token::Semi | Token::RBrace);
+    let follows = |n: usize| lexemes.get(at + n).map(|lexeme| lexeme.token);
+    // `layer: T` is a field of this name.
+    let is_field = follows(1) == Some(Token::Colon)
+        && (!matches!(follows(2), None | Some(Token::Newline))
+            || matches!(follows(0), Some(Token::Ident("layer" | "model"))));
     starts
         && lexemes.get(at).is_some_and(|lexeme| {
-            matches!(
-                lexeme.token,
-                Token::If
-                    | Token::Else
-                    | Token::For
-                    | Token::While
-                    | Token::Fn
-                    | Token::Pub
-                    | Token::Ident("def" | "elif" | "class" | "layer" | "model" | "with" | "try" | "except")
-            )
+            matches!(lexeme.token, Token::If | Token::Else | Token::For | Token::While | Token::Fn | Token::Pub)
+                || !is_field
+                    && matches!(
+                        lexeme.token,
+                        Token::Ident("def" | "elif" | "class" | "layer" | "model" | "with" | "try" | "except")
+                    )
         })
 }
 
