@@ -16,8 +16,8 @@ from . import cache
 from .command import CompileError, build, run
 
 Parameter = collections.namedtuple("Parameter", "name shape dtype")
-Remark = collections.namedtuple("Remark", "pass_name at function missed message notes")
-Remark.__doc__ = "What a pass did, or the condition (`missed`) that kept it from rewriting. `at` is (line, column)."
+Remark = collections.namedtuple("Remark", "pass_name at function missed message notes edit")
+Remark.__doc__ = "What a pass did, or the condition (`missed`) that kept it from rewriting, and the `edit` of the program that would help, if one is known. `at` is (line, column)."
 
 
 class Text(str):
@@ -225,7 +225,7 @@ class Model:
     @property
     def remarks(self):
         """What the passes did, and why they did not do more: a list of `Remark`."""
-        return [Remark(r["pass"], tuple(r["at"][1:]), r["function"], r["missed"], r["message"], r["notes"]) for r in self.record["remarks"]]
+        return [Remark(r["pass"], tuple(r["at"][1:]), r["function"], r["missed"], r["message"], r["notes"], r["edit"]) for r in self.record["remarks"]]
 
     def report(self, height=720):
         """The report, a page that shows every stage side by side; a notebook shows it inline."""

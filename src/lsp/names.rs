@@ -6,7 +6,7 @@
 use super::document::{Document, FILE};
 use crate::diagnostics::{Diagnostics, Fix, NameKind, Severity, Use, replaced};
 use crate::source::Span;
-use crate::syntax::ast::Item;
+use crate::syntax::ast::{Expr, ExprKind, Item};
 use crate::syntax::lexer::lex;
 use crate::syntax::token::Token;
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ pub(super) fn rename(document: &Document, uri: &str, params: &Value) -> Result<V
         return Err("it is declared in the standard library".to_string());
     }
     let mut changes: Vec<Fix> = uses(document, params).map(|one| Fix { span: one.at, text: new.to_string() }).collect();
-    changes.extend(stored_name(document, found));
+    changes.extend(stored_name(document, found, new));
     changes.sort_by_key(|fix| (fix.span.start, fix.span.end));
     let changed = document.with_text(&replaced(&document.text, &changes));
     let moved = |span: Span| {
@@ -132,20 +132,29 @@ pub(super) fn rename(document: &Document, uri: &str, params: &Value) -> Result<V
     Ok(json!({ "changes": { uri: edits.collect::<Vec<_>>() } }))
 }
 
-/// The attribute that keeps the name of a field in files with weights, unless it has one.
-fn stored_name(document: &Document, found: &Use) -> Option<Fix> {
+/// Gives a field the attribute that keeps its name in files with weights, or removes one that says
+/// the new name; a field with another one keeps that.
+fn stored_name(document: &Document, found: &Use, new: &str) -> Option<Fix> {
     let layers = document.analysis().tree.items.iter().filter_map(|item| match item {
         Item::Layer(layer) => Some(layer),
         Item::Use(_) | Item::Function(_) => None,
     });
     let field = layers.flat_map(|layer| &layer.fields).find(|field| field.name.span == found.declared)?;
-    let is_named = field.attributes.iter().any(|attribute| attribute.name.name == "name");
-    if field.is_state || is_named {
-        return None;
-    }
     let start = field.span.start;
-    let line = document.text.get(..start as usize)?.rsplit('\n').next().unwrap_or_default();
-    let between = if line.trim().is_empty() { format!("\n{line}") } else { " ".to_string() };
-    let text = format!("#[name = \"{}\"]{between}", field.name.name);
-    Some(Fix { span: Span { start, end: start, ..field.span }, text })
+    let insert = Span { start, end: start, ..field.span };
+    match field.attributes.iter().find(|attribute| attribute.name.name == "name") {
+        Some(attribute) => {
+            let is_new = matches!(&attribute.value, Some(Expr { kind: ExprKind::Str(old), .. }) if old == new);
+            let rest = document.text.get(attribute.span.end as usize..start as usize)?;
+            let space = rest.len() - rest.trim_start().len();
+            let span = Span { end: attribute.span.end + space as u32, ..attribute.span };
+            is_new.then(|| Fix { span, text: String::new() })
+        }
+        None if field.is_state => None,
+        None => {
+            let line = document.text.get(..start as usize)?.rsplit('\n').next().unwrap_or_default();
+            let between = if line.trim().is_empty() { format!("\n{line}") } else { " ".to_string() };
+            Some(Fix { span: insert, text: format!("#[name = \"{}\"]{between}", field.name.name) })
+        }
+    }
 }

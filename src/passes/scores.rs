@@ -277,7 +277,7 @@ impl<'a> Finder<'a> {
         for user in users {
             let (loc, text) = match user {
                 Use::Operand(i, _) => {
-                    failure.edits.extend(without_tap(f, *i));
+                    failure.edits.extend(self.without_tap(*i));
                     (self.loc(*i), format!("used here by `{}`", f.inst(*i).op))
                 }
                 Use::Terminator(_) => (Loc::default(), "used by the end of its block".to_string()),
@@ -285,6 +285,20 @@ impl<'a> Finder<'a> {
             failure.notes.push((loc, text));
         }
         Err(failure)
+    }
+
+    /// Removes the tap that an operation is for, if it is for nothing else.
+    fn without_tap(&self, i: Inst) -> Option<Edit> {
+        let mut i = i;
+        for _ in 0..LONGEST_CHAIN {
+            let d = self.f.inst(i);
+            if matches!(d.op, Op::Tap { .. }) {
+                return Some(Edit::Remove(d.loc));
+            }
+            let [Use::Operand(user, _)] = self.uses[d.result?].as_slice() else { return None };
+            i = *user;
+        }
+        None
     }
 
     fn below_softmax(&self, softmax: Inst, ending: &Ending) -> Result<Site, Mismatch> {
@@ -558,12 +572,6 @@ impl<'a> Finder<'a> {
             false => Err(Mismatch::new(Condition::Types, first.loc, "the two matmuls are not of floats")),
         }
     }
-}
-
-/// Removes an instruction from the program, if it is a tap.
-pub(super) fn without_tap(f: &Function, i: Inst) -> Option<Edit> {
-    let d = f.inst(i);
-    matches!(d.op, Op::Tap { .. }).then_some(Edit::Remove(d.loc))
 }
 
 /// A slice of the weights.

@@ -100,7 +100,7 @@ function withEdit(r) {
     at = [endLine, endColumn];
   }
   const pre = make('pre', { class: 'edit' });
-  const lines = (list, kind, sign) => list.forEach((l) => pre.append(make('span', { class: kind }, sign + l + '\n')));
+  const lines = (list, kind, sign) => list.forEach((l) => pre.append(make('span', { class: kind }, sign + l)));
   lines(old.filter((l, i) => i + 1 < old.length || l), 'del', '- ');
   lines(text.split('\n').filter((l) => l.trim()), 'add', '+ ');
   out.append(make('div', {}, 'To get it, ' + r.edit.title + ':'), pre);

@@ -4,6 +4,7 @@ mod bench_command;
 mod command_line;
 mod compare;
 mod dumps;
+mod edits;
 #[path = "../common/fixtures.rs"]
 mod fixtures;
 #[path = "../common/front.rs"]

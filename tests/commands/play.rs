@@ -300,7 +300,9 @@ fn programs_are_checked_described_and_run() {
         "check",
         &json!({ "text": "module \"m\"\nfunc @f() -> (f32[]) {\n^bb0:\n  return %9\n}", "file": "m.air" }),
     );
-    assert!(ir["ok"] == json!(false) && ir["messages"].as_str().unwrap().contains("%9"), "{ir}");
+    let found = &ir["diagnostics"][0];
+    assert_eq!((&found["range"]["start"], &found["severity"]), (&json!({ "line": 3, "character": 9 }), &json!(1)));
+    assert!(found["data"]["rendered"].as_str().unwrap().contains("4 |   return %9"), "{ir}");
 }
 
 #[test]

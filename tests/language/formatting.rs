@@ -107,6 +107,22 @@ fn programs_stay_the_same() {
     }
 }
 
+/// The time per 100 lines, in the build for tests; the limit is that of the released command, ten times.
+#[test]
+fn it_is_fast() {
+    let all = programs();
+    let lines: usize = all.iter().map(|(_, text)| text.lines().count()).sum();
+    let pass = || {
+        let start = std::time::Instant::now();
+        all.iter().for_each(|(_, text)| drop(formatted(text)));
+        start.elapsed().as_secs_f64()
+    };
+    let best = (0..5).map(|_| pass()).fold(f64::INFINITY, f64::min);
+    let milliseconds = best * 1e5 / lines as f64;
+    println!("{lines} lines in {:.1} ms: {milliseconds:.3} ms per 100 lines", best * 1e3);
+    assert!(milliseconds < 10.0, "{milliseconds} ms per 100 lines");
+}
+
 /// The ends of the tokens of a program.
 fn ends(text: &str) -> Vec<usize> {
     let lexemes = lexer::lex(FileId(0), text, &mut Diagnostics::new());

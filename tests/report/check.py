@@ -242,6 +242,28 @@ def errors(browser, attnc, folder):
     assert not browser.errors, browser.errors
 
 
+def proposed(browser, attnc, folder):
+    """A missed rewrite has the edit that makes it: below its line, and as changed lines among the remarks."""
+    program, html = folder / "masked.attn", folder / "masked.html"
+    program.write_text("""model M {
+    pub fn f(q: f32[S, 64], k: f32[T, 64], v: f32[T, 64], keep: bool[S, T]) -> f32[S, 64] {
+        let s = q @ k.T
+        softmax(s
+            + where(keep, 0.0, -inf)) @ v
+    }
+}
+""")
+    subprocess.run([attnc, program, f"--emit=html={html}"], check=True)
+    browser.open(html)
+    below = browser.value("columns[0].rows.filter((r) => r.kind === 'remark edit').map((r) => r.text)")
+    assert below == ["to get it: write `where(keep, s, -inf)` instead of `s + where(keep, 0.0, -inf)`"], below
+    shown = browser.value("(showPanel('remarks'), [...document.querySelectorAll('pre.edit span')].map((e) => [e.className, e.textContent]))")
+    assert shown == [["del", "-         softmax(s"], ["del", "-             + where(keep, 0.0, -inf)) @ v"],
+                     ["add", "+         softmax(where(keep, s, -inf)) @ v"]], shown
+    accessible(browser, html)
+    assert not browser.errors, browser.errors
+
+
 def measured(browser, attnc, folder):
     """The page of `attnc bench` shows each kernel with its time; its record has the numbers of --json."""
     html, record, numbers = folder / "bench.html", folder / "bench.json", folder / "numbers.json"
@@ -357,6 +379,7 @@ def main():
             accessible(browser, folder / "report.html")
             golden(browser, folder / "report.html", folder)
             errors(browser, attnc, folder)
+            proposed(browser, attnc, folder)
             measured(browser, attnc, folder)
             numbers(browser, attnc, folder)
             if "--screens" in sys.argv:
