@@ -15,6 +15,15 @@ pub struct Fix {
     pub text: String,
 }
 
+/// Edits that belong together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Suggestion {
+    /// One line, in which long texts are cut.
+    pub title: String,
+    /// The edits, which do not overlap.
+    pub fixes: Vec<Fix>,
+}
+
 /// The text of a file with the suggested edits applied, and the number of edits. An edit inside a
 /// wider edit is omitted, because the wider one includes it; a diagnostic whose edit partly
 /// overlaps another is ignored.

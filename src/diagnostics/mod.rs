@@ -12,7 +12,7 @@ mod render;
 mod uses;
 
 pub use codes::Code;
-pub use fix::{Fix, apply_fixes, fixed_text, replaced};
+pub use fix::{Fix, Suggestion, apply_fixes, fixed_text, replaced};
 pub use render::{render, render_all};
 pub use uses::{NameKind, Use};
 

@@ -151,7 +151,7 @@ fn remarks(text: &str) -> Vec<crate::lsp::Remark> {
                 passes::Outcome::Missed(condition) => Some(condition.name()),
             },
             message: remark.message.clone(),
-            edit: proposals.remove(&n).map(|proposal| (proposal.title, proposal.fixes)),
+            edit: proposals.remove(&n),
         })
     };
     all.iter().enumerate().filter_map(remark).collect()

@@ -1,21 +1,21 @@
 //! The edits that missed remarks propose, as changes of the text that were tried.
 //!
-//! In: a program with its remarks. Out: for a remark, the change of the text after which the rewrite
-//! is made. An edit names expressions by location and operation; it is written with the text of
-//! their operands, and the changed program goes through front end and passes. An edit without a
+//! In: a program with its remarks. Out: for a remark, the change of the text after which the
+//! rewrite is made. An edit names expressions by location and operation; it is written with the text
+//! of their operands, and the changed program goes through front end and passes. An edit without a
 //! counterpart in the text, after which the program is invalid, or which only moves the problem is
 //! not shown.
 
 use super::session::{CommandError, Session, tell};
 use super::stages;
 use crate::cli::ProgramOptions;
-use crate::diagnostics::{Diagnostics, Fix, replaced};
+use crate::diagnostics::{Diagnostics, Fix, Suggestion, replaced};
 use crate::ir;
 use crate::observe::Watch;
 use crate::passes::{Edit, Options, Outcome, Remark, Written, place_of};
 use crate::source::{FileId, Loc, SourceFile, Span};
 use crate::syntax::ast::Expr;
-use crate::syntax::find::{Finder, Found, is_atom, operand};
+use crate::syntax::find::{Finder, Occurrence, is_atom, operand};
 use crate::syntax::lexer::lex;
 use crate::syntax::token::Token;
 use crate::types::typed::LayerKind;
@@ -23,15 +23,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The maximum number of edits that are tried for a program.
 const MAX_TRIED: usize = 64;
-
-/// A change of the text that makes a missed rewrite possible.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Proposal {
-    /// One line, without the change itself if that is longer.
-    pub(super) title: String,
-    /// The changes of the text.
-    pub(super) fixes: Vec<Fix>,
-}
 
 /// The remarks of the passes over a program and each of its models; an error if it has errors.
 pub(super) fn remarks(
@@ -62,9 +53,9 @@ pub(super) fn proposals(
     bindings: &ProgramOptions,
     options: &Options,
     remarks: &[Remark],
-) -> BTreeMap<usize, Proposal> {
+) -> BTreeMap<usize, Suggestion> {
     let options = &Options { watch: Watch::default(), stats: false, remarks: false, ..options.clone() };
-    let mut found: BTreeMap<usize, Proposal> = BTreeMap::new();
+    let mut found: BTreeMap<usize, Suggestion> = BTreeMap::new();
     let Some(source) = s.sources.get(file).filter(|_| remarks.iter().any(|r| !r.edits.is_empty())) else {
         return found;
     };
@@ -93,7 +84,7 @@ pub(super) fn proposals(
                 tried.iter().find(|(fixes, _)| *fixes == proposal.fixes).and_then(|(_, after)| after.as_deref());
             let Some(after) = after else { continue };
             let (before, now) = (missed(remarks, remark), missed(after, remark));
-            // What is fused already stays fused.
+            // No fusion is lost.
             let keeps = ["fuse-attention", "fuse-chain"].iter().all(|pass| done(after, pass) >= done(remarks, pass));
             if keeps && now.0 < before.0 && now.1 < before.1 {
                 found.insert(n, proposal);
@@ -105,8 +96,8 @@ pub(super) fn proposals(
 }
 
 /// Prints proposals, each once.
-pub(super) fn tell_of(module: &ir::Module, remarks: &[Remark], found: &BTreeMap<usize, Proposal>) {
-    let line = |(n, proposal): (&usize, &Proposal)| {
+pub(super) fn tell_of(module: &ir::Module, remarks: &[Remark], found: &BTreeMap<usize, Suggestion>) {
+    let line = |(n, proposal): (&usize, &Suggestion)| {
         let remark = remarks.get(*n)?;
         Some(format!("help: {}: {}: {}\n", place_of(remark.loc, module), remark.pass, proposal.title))
     };
@@ -127,12 +118,12 @@ impl<'a> Text<'a> {
     }
 
     fn offset(&self, loc: Loc) -> Option<u32> {
-        // Other files than the program are those of the standard library.
+        // Another file belongs to the standard library.
         if loc.file == 0 { self.source.offset(loc.line, loc.column) } else { None }
     }
 
     /// The changes that an edit may mean, the widest expression first.
-    fn proposals(&self, edit: &Edit) -> Vec<Proposal> {
+    fn proposals(&self, edit: &Edit) -> Vec<Suggestion> {
         match edit {
             Edit::Replace { at, with, operands } => {
                 let Some(offset) = self.offset(at.loc) else { return Vec::new() };
@@ -147,10 +138,10 @@ impl<'a> Text<'a> {
     fn replacement(
         &self,
         at: &Written,
-        target: Found<'_>,
+        target: Occurrence<'_>,
         with: &str,
         operands: &[(Written, usize)],
-    ) -> Option<Proposal> {
+    ) -> Option<Suggestion> {
         let mut new = String::new();
         let mut rest = with;
         while let Some((before, (n, after))) =
@@ -173,12 +164,12 @@ impl<'a> Text<'a> {
         }
         let old = self.text(target.expr.span);
         let title = format!("write `{}` instead of `{}`", one_line(&new), one_line(old));
-        Some(Proposal { title, fixes: vec![Fix { span: target.expr.span, text: new }] })
+        Some(Suggestion { title, fixes: vec![Fix { span: target.expr.span, text: new }] })
     }
 
-    /// Does an operand have the same value where it is written and at the target? Its variables must
-    /// be bound once, unless it is part of the target.
-    fn means_the_same(&self, operand: &Expr, within: Found<'_>, target: Found<'_>) -> bool {
+    /// Does an operand have the same value where it is written and at the target? Its variables
+    /// must be bound once, unless it is part of the target.
+    fn means_the_same(&self, operand: &Expr, within: Occurrence<'_>, target: Occurrence<'_>) -> bool {
         let (inner, outer) = (operand.span, target.expr.span);
         let is_inside = outer.start <= inner.start && inner.end <= outer.end;
         let lexemes = lex(self.file, self.text(inner), &mut Diagnostics::new());
@@ -189,7 +180,7 @@ impl<'a> Text<'a> {
     }
 
     /// Removes a statement, with its line if nothing else is on it.
-    fn removal(&self, loc: Loc) -> Option<Proposal> {
+    fn removal(&self, loc: Loc) -> Option<Suggestion> {
         let (stmt, _) = self.finder.statement(self.offset(loc)?)?;
         let (before, after) = self.source.text().split_at_checked(stmt.span.start as usize)?;
         let own = self.text(stmt.span);
@@ -199,18 +190,18 @@ impl<'a> Text<'a> {
         let (start, end) = if is_alone { (indent, line.len()) } else { (0, 0) };
         let span = Span { start: stmt.span.start - start as u32, end: stmt.span.end + end as u32, ..stmt.span };
         let title = format!("remove `{}`", one_line(own));
-        Some(Proposal { title, fixes: vec![Fix { span, text: String::new() }] })
+        Some(Suggestion { title, fixes: vec![Fix { span, text: String::new() }] })
     }
 
     /// Exchanges two statements of a block.
-    fn exchange(&self, a: Loc, b: Loc) -> Option<Proposal> {
+    fn exchange(&self, a: Loc, b: Loc) -> Option<Suggestion> {
         let (a, block) = self.finder.statement(self.offset(a)?)?;
         let (b, other) = self.finder.statement(self.offset(b)?)?;
         let (a_text, b_text) = (self.text(a.span), self.text(b.span));
         let title = format!("move `{}` before `{}`", one_line(b_text), one_line(a_text));
         let fix = |span: Span, text: &str| Fix { span, text: text.to_string() };
         (block == other && a.span != b.span)
-            .then(|| Proposal { title, fixes: vec![fix(a.span, b_text), fix(b.span, a_text)] })
+            .then(|| Suggestion { title, fixes: vec![fix(a.span, b_text), fix(b.span, a_text)] })
     }
 }
 

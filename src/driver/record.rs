@@ -4,12 +4,11 @@
 //! In: a session whose record was begun, and the result of a stage. Out: the record in the session,
 //! and at the end its files. Without one of these outputs every function returns at once.
 
-use super::edits::Proposal;
 use super::outputs::Outputs;
 use super::session::{CommandError, Session};
 use crate::bench::{self, Report};
 use crate::cli::EmitKind;
-use crate::diagnostics::{Fix, json};
+use crate::diagnostics::{Fix, Suggestion, json};
 use crate::passes::{self, Changed, Outcome, Step};
 use crate::record::{Change, Edit, Expression, File, Format, KernelCost, Plan, Record, Remark};
 use crate::source::Loc;
@@ -106,7 +105,7 @@ pub(super) fn proposals(
     s: &mut Session,
     module: &ir::Module,
     remarks: &[passes::Remark],
-    found: &BTreeMap<usize, Proposal>,
+    found: &BTreeMap<usize, Suggestion>,
 ) {
     let Some(mut record) = s.record.take() else { return };
     for (n, proposal) in found {

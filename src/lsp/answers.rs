@@ -5,7 +5,7 @@
 
 use super::document::{Document, FILE};
 use super::names;
-use crate::diagnostics::{Diagnostic, Diagnostics, Fix, Severity, render};
+use crate::diagnostics::{Diagnostic, Diagnostics, Fix, Severity, Suggestion, render};
 use crate::format;
 use crate::reference;
 use crate::source::Span;
@@ -101,8 +101,7 @@ pub(super) fn formatting(document: &Document, _uri: &str, _params: &Value) -> Va
     }
 }
 
-/// The suggested fixes of the diagnostics in a range, and the edits that missed remarks on its lines
-/// propose.
+/// The suggested fixes of the diagnostics in a range, and the edits of missed rewrites on its lines.
 pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Value {
     let range = &params["range"];
     let (start, end) = (document.offset(&range["start"]), document.offset(&range["end"]));
@@ -134,7 +133,7 @@ pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Va
     }
     let here = document.line_character(start).0..=document.line_character(end).0;
     for remark in document.remarks() {
-        let Some((title, fixes)) = &remark.edit else { continue };
+        let Some(Suggestion { title, fixes }) = &remark.edit else { continue };
         let is_here = here.contains(&document.line_character(remark.at as usize).0);
         let edits: Vec<Value> =
             fixes.iter().map(|fix| json!({ "range": document.range(fix.span), "newText": fix.text })).collect();

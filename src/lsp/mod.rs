@@ -15,7 +15,7 @@ mod document;
 mod hints;
 mod names;
 
-use crate::diagnostics::Fix;
+use crate::diagnostics::Suggestion;
 use crate::files::Folder;
 use document::Document;
 use serde_json::{Value, json};
@@ -34,8 +34,8 @@ pub struct Remark {
     pub missed: Option<&'static str>,
     /// One line.
     pub message: String,
-    /// An edit after which a missed rewrite is made: its title, and changes of the text.
-    pub edit: Option<(String, Vec<Fix>)>,
+    /// The edit after which a missed rewrite is made.
+    pub edit: Option<Suggestion>,
 }
 
 /// Finds the remarks of the compiler about a program; none if it has errors.

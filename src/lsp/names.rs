@@ -105,7 +105,7 @@ pub(super) fn rename(document: &Document, uri: &str, params: &Value) -> Result<V
     let changed = document.with_text(&replaced(&document.text, &changes));
     let moved = |span: Span| {
         let shift = |at: u32| {
-            // What is inserted at the start of a name is before it.
+            // An insertion at the start of a name is before it.
             let before = changes
                 .iter()
                 .filter(|fix| fix.span.end <= at && (fix.span.start < at || fix.span.start == fix.span.end));

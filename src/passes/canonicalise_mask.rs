@@ -166,7 +166,8 @@ fn sum(
     Ok(Some("select-not-add"))
 }
 
-/// Is this `where(c, 0, -inf)`, or the opposite? The `where`, its condition, and whether that keeps.
+/// If this is `where(c, 0, -inf)`, or the opposite: the `where`, its condition, and whether that
+/// keeps.
 fn hides(f: &Function, mask: Value) -> Option<(Inst, Value, bool)> {
     let (inst, Op::Where, [c, a, b]) = made_by(f, mask)? else { return None };
     const HIDE: Option<f64> = Some(f64::NEG_INFINITY);

@@ -1,8 +1,8 @@
 //! Proposed edits: how an author would change the program so that a missed rewrite is made.
 //!
 //! In: instructions, whose locations and operations say which expressions they were made from. Out:
-//! edits as data, for remarks. What is written at a location is not known here: an edit may turn
-//! out to have no counterpart in the text, or an invalid one, so whoever shows it tries it first.
+//! edits as data, for remarks. The text of the program is not known here, so an edit may turn out
+//! to have no counterpart in it, or an invalid one: callers try it before they show it.
 
 use crate::ir::{Function, Inst, Loc};
 

@@ -9,7 +9,7 @@ use crate::source::Span;
 
 /// An expression in its surroundings.
 #[derive(Clone, Copy)]
-pub struct Found<'t> {
+pub struct Occurrence<'t> {
     /// The expression.
     pub expr: &'t Expr,
     /// The range of the function that contains it.
@@ -22,7 +22,7 @@ pub struct Found<'t> {
 #[derive(Default)]
 pub struct Finder<'t> {
     function: Span,
-    exprs: Vec<Found<'t>>,
+    exprs: Vec<Occurrence<'t>>,
     /// Each with the range of its block.
     statements: Vec<(&'t Stmt, Span)>,
     /// Each declaration and assignment of a variable, with its function.
@@ -44,7 +44,7 @@ impl<'t> Finder<'t> {
     }
 
     /// The expressions that begin at an offset and are an operation of this name, outermost first.
-    pub fn at(&self, offset: u32, op: &str) -> impl Iterator<Item = Found<'t>> {
+    pub fn at(&self, offset: u32, op: &str) -> impl Iterator<Item = Occurrence<'t>> {
         self.exprs.iter().filter(move |found| found.expr.span.start == offset && is_operation(found.expr, op)).copied()
     }
 
@@ -121,7 +121,7 @@ impl<'t> Finder<'t> {
     }
 
     fn expr(&mut self, expr: &'t Expr, is_operand: bool) {
-        self.exprs.push(Found { expr, function: self.function, is_operand });
+        self.exprs.push(Occurrence { expr, function: self.function, is_operand });
         match &expr.kind {
             ExprKind::Tuple(list) | ExprKind::List(list) => list.iter().for_each(|e| self.expr(e, false)),
             ExprKind::Unary { operand, .. } => self.expr(operand, true),
