@@ -10,6 +10,7 @@ use crate::cli::{FixOptions, FmtOptions, MessageOptions, ProgramOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, apply_fixes};
 use crate::format;
+use crate::lsp::Compiler;
 use crate::passes;
 use crate::source::FileId;
 use std::path::{Path, PathBuf};
@@ -126,12 +127,25 @@ pub fn fixed(path: &Path, text: &str, messages: &MessageOptions) -> (String, Ses
 /// `attnc lsp`
 pub fn lsp() -> Result<(), CommandError> {
     let input = std::io::BufReader::new(std::io::stdin());
-    match crate::lsp::serve(input, std::io::stdout().lock(), remarks) {
+    match crate::lsp::serve(input, std::io::stdout().lock(), Compiler { remarks, report }) {
         Ok(true) => Ok(()),
         // The protocol demands a failure if a client leaves without `shutdown`.
         Ok(false) => Err(CommandError::Program),
         Err(_) => Err(CommandError::BrokenPipe),
     }
+}
+
+/// Writes a program and its report, which another process makes, into a folder.
+fn report(folder: &Path, name: &str, text: &str, line: usize) -> Option<PathBuf> {
+    let (program, page) = (folder.join(format!("{name}.attn")), folder.join(format!("{name}.html")));
+    std::fs::write(&program, text).ok()?;
+    let mut command = std::process::Command::new(std::env::current_exe().ok()?);
+    command.current_dir(folder).arg(format!("./{name}.attn")).arg(format!("--emit=html={name}.html"));
+    // A program with errors has a report too. Stdout is the connection to the editor.
+    command.output().ok()?;
+    let html = std::fs::read_to_string(&page).ok()?;
+    std::fs::write(&page, html.replacen("<html ", &format!("<html data-line=\"{line}\" "), 1)).ok()?;
+    Some(page)
 }
 
 /// The remarks of the passes about a program, for the language server.

@@ -1,10 +1,10 @@
 //! The edits that missed remarks propose, as changes of the text that were tried.
 //!
 //! In: a program with its remarks. Out: for a remark, the change of the text after which the
-//! rewrite is made. An edit names expressions by location and operation; it is written with the text
-//! of their operands, and the changed program goes through front end and passes. An edit without a
-//! counterpart in the text, after which the program is invalid, or which only moves the problem is
-//! not shown.
+//! rewrite is made. An edit names expressions by location and operation; it is written with the
+//! text of their operands, and the changed program goes through front end and passes. An edit
+//! without a counterpart in the text, after which the program is invalid, or which only moves the
+//! problem is not shown.
 
 use super::session::{CommandError, Session, tell};
 use super::stages;

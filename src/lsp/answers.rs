@@ -21,14 +21,19 @@ const FUNCTION: u32 = 12;
 const COMPLETION_FUNCTION: u32 = 3;
 const COMPLETION_TEXT: u32 = 1;
 
-/// The capabilities of the server.
-pub(super) fn capabilities() -> Value {
+/// The command that shows the report.
+pub(super) const REPORT: &str = "attnc.report";
+
+/// The capabilities of the server. `shows_pages`: the client can show a page.
+pub(super) fn capabilities(shows_pages: bool) -> Value {
+    let commands: &[&str] = if shows_pages { &[REPORT] } else { &[] };
     json!({
         "capabilities": {
             "positionEncoding": "utf-16",
             "textDocumentSync": { "openClose": true, "change": 1 },
             "documentFormattingProvider": true,
-            "codeActionProvider": { "codeActionKinds": ["quickfix", "refactor.rewrite"] },
+            "codeActionProvider": { "codeActionKinds": ["quickfix", "refactor.rewrite", "source"] },
+            "executeCommandProvider": { "commands": commands },
             "documentSymbolProvider": true,
             "hoverProvider": true,
             "completionProvider": {},
@@ -101,7 +106,7 @@ pub(super) fn formatting(document: &Document, _uri: &str, _params: &Value) -> Va
     }
 }
 
-/// The suggested fixes of the diagnostics in a range, and the edits of missed rewrites on its lines.
+/// The suggested fixes of the diagnostics in a range, and the edits of missed rewrites there.
 pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Value {
     let range = &params["range"];
     let (start, end) = (document.offset(&range["start"]), document.offset(&range["end"]));
@@ -144,6 +149,13 @@ pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Va
         }
     }
     Value::Array(actions)
+}
+
+/// The action that shows the report, at the line where a range starts.
+pub(super) fn report_action(uri: &str, params: &Value) -> Value {
+    let (title, line) = ("Show what the compiler makes of this line", &params["range"]["start"]["line"]);
+    let command = json!({ "title": title, "command": REPORT, "arguments": [uri, line] });
+    json!({ "title": title, "kind": "source", "command": command })
 }
 
 /// Layers with their fields and functions, and free functions.

@@ -3,7 +3,7 @@
 //! In: its text. Out: offsets of positions and positions of offsets; a position is a line and a
 //! number of UTF-16 code units. It knows no requests.
 
-use super::{Remark, Remarks};
+use super::{Compiler, Remark};
 use crate::diagnostics::{Diagnostics, Use};
 use crate::source::{FileId, SourceMap, Span};
 use crate::syntax::{self, ast};
@@ -24,7 +24,7 @@ pub(super) struct Document {
     /// Offset of the first byte of each line.
     lines: Vec<usize>,
     analysis: OnceLock<Analysis>,
-    find_remarks: Remarks,
+    compiler: Compiler,
     remarks: OnceLock<Vec<Remark>>,
 }
 
@@ -42,21 +42,21 @@ pub(super) struct Analysis {
 }
 
 impl Document {
-    pub(super) fn new(text: &str, version: i64, find_remarks: Remarks) -> Document {
+    pub(super) fn new(text: &str, version: i64, compiler: Compiler) -> Document {
         let starts = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(starts).collect();
         let (analysis, remarks) = (OnceLock::new(), OnceLock::new());
-        Document { text: text.to_string(), version, is_reported: false, lines, analysis, find_remarks, remarks }
+        Document { text: text.to_string(), version, is_reported: false, lines, analysis, compiler, remarks }
     }
 
     /// The program with another text.
     pub(super) fn with_text(&self, text: &str) -> Document {
-        Document::new(text, self.version, self.find_remarks)
+        Document::new(text, self.version, self.compiler)
     }
 
     /// The remarks of the compiler; none if the program has errors.
     pub(super) fn remarks(&self) -> &[Remark] {
-        self.remarks.get_or_init(|| (self.find_remarks)(&self.text))
+        self.remarks.get_or_init(|| (self.compiler.remarks)(&self.text))
     }
 
     /// Parsed and checked, once.
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn positions_count_utf16() {
         let text = "let é = 1\n// 𝄞 note\r\nend";
-        let document = Document::new(text, 1, |_| Vec::new());
+        let document = Document::new(text, 1, Compiler { remarks: |_| Vec::new(), report: |_, _, _, _| None });
         for (pattern, line, character) in [("= 1", 0, 6), ("note", 1, 6), ("end", 2, 0), ("𝄞", 1, 3)] {
             let offset = text.find(pattern).unwrap();
             let position = json!({ "line": line, "character": character });

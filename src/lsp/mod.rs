@@ -2,7 +2,7 @@
 //!
 //! In: messages of the Language Server Protocol. Out: answers, and the diagnostics of each open
 //! program. It must not know IRs and code: programs are parsed and checked; who starts the server
-//! lends it a function that finds the remarks of the compiler.
+//! lends it the compiler.
 //!
 //! A thread reads messages; the main one answers them in their order. Diagnostics are made when no
 //! message waits, so of several changes in a row only the last one is checked. A document is sent
@@ -21,6 +21,7 @@ use document::Document;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 /// A rewrite that the compiler made or missed.
@@ -38,8 +39,15 @@ pub struct Remark {
     pub edit: Option<Suggestion>,
 }
 
-/// Finds the remarks of the compiler about a program; none if it has errors.
-pub type Remarks = fn(&str) -> Vec<Remark>;
+/// The compiler, which is not known here.
+#[derive(Clone, Copy)]
+pub struct Compiler {
+    /// Finds the remarks about a program; none if it has errors.
+    pub remarks: fn(&str) -> Vec<Remark>,
+    /// Writes a program, by its name, and its report into a folder; the path of the report, which
+    /// shows a line, counted from 1.
+    pub report: fn(&Path, &str, &str, usize) -> Option<PathBuf>,
+}
 
 /// The longest message that is accepted, in bytes.
 const MAX_LENGTH: usize = 64 << 20;
@@ -57,15 +65,15 @@ const REQUEST_FAILED: i32 = -32803;
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn serve(mut input: impl BufRead + Send + 'static, output: impl Write, remarks: Remarks) -> io::Result<bool> {
+pub fn serve(mut input: impl BufRead + Send + 'static, output: impl Write, compiler: Compiler) -> io::Result<bool> {
     let (sender, messages) = channel();
     std::thread::spawn(move || {
         while let Some(message) = read(&mut input)
             && sender.send(message).is_ok()
         {}
     });
-    let (documents, library) = (BTreeMap::new(), None);
-    let mut server = Server { output, state: State::New, is_orderly: false, documents, remarks, library };
+    let (documents, folder, shows_pages) = (BTreeMap::new(), None, false);
+    let mut server = Server { output, state: State::New, is_orderly: false, documents, compiler, folder, shows_pages };
     while server.state != State::Exited {
         let Some(message) = server.next(&messages)? else { break };
         match message {
@@ -114,9 +122,11 @@ struct Server<W> {
     is_orderly: bool,
     /// By URI.
     documents: BTreeMap<String, Document>,
-    remarks: Remarks,
-    /// The standard library as files, once one was asked for; removed with the server.
-    library: Option<Folder>,
+    compiler: Compiler,
+    /// Files of the standard library and reports, once one was asked for; removed with the server.
+    folder: Option<Folder>,
+    /// Can the client show a page?
+    shows_pages: bool,
 }
 
 impl<W: Write> Server<W> {
@@ -157,7 +167,8 @@ impl<W: Write> Server<W> {
         match (&self.state, method) {
             (State::New, "initialize") => {
                 self.state = State::Running;
-                self.answer(id, &answers::capabilities())
+                self.shows_pages = params["capabilities"]["window"]["showDocument"]["support"] == true;
+                self.answer(id, &answers::capabilities(self.shows_pages))
             }
             (State::New, _) => self.fail(id, NOT_INITIALIZED, "the first request is `initialize`"),
             (State::Running, "shutdown") => {
@@ -187,6 +198,7 @@ impl<W: Write> Server<W> {
             "textDocument/signatureHelp" => hints::signature_help,
             "textDocument/rename" => return self.rename(id, params),
             "textDocument/definition" => return self.definition(id, params),
+            "workspace/executeCommand" if params["command"] == answers::REPORT => return self.report(id, params),
             _ => return self.fail(id, UNKNOWN_METHOD, &format!("unknown method `{method}`")),
         };
         let uri = params["textDocument"]["uri"].as_str().unwrap_or_default();
@@ -196,7 +208,11 @@ impl<W: Write> Server<W> {
         }
         let Some(document) = self.documents.get(uri) else { return self.answer(id, &Value::Null) };
         match guarded(|| answer(document, uri, params)) {
-            Some(result) => self.answer(id, &result),
+            Some(mut result) => {
+                let actions = result.as_array_mut().filter(|_| method == "textDocument/codeAction" && self.shows_pages);
+                actions.into_iter().for_each(|all| all.push(answers::report_action(uri, params)));
+                self.answer(id, &result)
+            }
             None => self.fail(id, INTERNAL_ERROR, "this is a bug in attnc"),
         }
     }
@@ -210,9 +226,28 @@ impl<W: Write> Server<W> {
         };
         let uri = match &found.library {
             None => Some(uri.to_string()),
-            Some((name, text)) => library_file(&mut self.library, name, text),
+            Some((name, text)) => library_file(&mut self.folder, name, text),
         };
         self.answer(id, &uri.map_or(Value::Null, |uri| json!({ "uri": uri, "range": found.range })))
+    }
+
+    /// Shows the report of a program as it is in the editor.
+    fn report(&mut self, id: &Value, params: &Value) -> io::Result<()> {
+        let (uri, line) = (&params["arguments"][0], params["arguments"][1].as_u64().unwrap_or(0));
+        let uri = uri.as_str().unwrap_or_default();
+        let Some(document) = self.documents.get(uri) else { return self.answer(id, &Value::Null) };
+        let name = uri.rsplit('/').next().unwrap_or_default().trim_end_matches(".attn");
+        let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        let made = folder_of(&mut self.folder).and_then(|folder| {
+            let line = usize::try_from(line).ok()?.saturating_add(1);
+            (self.compiler.report)(folder, if name.is_empty() { "program" } else { &name }, &document.text, line)
+        });
+        let Some(page) = made.as_deref().and_then(uri_of) else {
+            return self.fail(id, REQUEST_FAILED, "the report could not be made");
+        };
+        self.answer(id, &Value::Null)?;
+        let params = json!({ "uri": page, "external": true });
+        self.send(&json!({ "jsonrpc": "2.0", "id": "report", "method": "window/showDocument", "params": params }))
     }
 
     fn rename(&mut self, id: &Value, params: &Value) -> io::Result<()> {
@@ -250,7 +285,7 @@ impl<W: Write> Server<W> {
         };
         if let Some(text) = text {
             let version = document["version"].as_i64().unwrap_or(0);
-            self.documents.insert(uri.to_string(), Document::new(text, version, self.remarks));
+            self.documents.insert(uri.to_string(), Document::new(text, version, self.compiler));
         }
         Ok(())
     }
@@ -271,15 +306,24 @@ impl<W: Write> Server<W> {
 }
 
 /// The URI of a file with a module of the standard library; `None` if it cannot be written.
-fn library_file(library: &mut Option<Folder>, name: &str, text: &str) -> Option<String> {
-    if library.is_none() {
-        *library = Folder::new(None).ok();
-    }
-    let path = library.as_ref()?.path().join(name);
+fn library_file(folder: &mut Option<Folder>, name: &str, text: &str) -> Option<String> {
+    let path = folder_of(folder)?.join(name);
     if !path.exists() {
         std::fs::create_dir_all(path.parent()?).ok()?;
         std::fs::write(&path, text).ok()?;
     }
+    uri_of(&path)
+}
+
+/// A temporary folder, made when it is first needed.
+fn folder_of(folder: &mut Option<Folder>) -> Option<&Path> {
+    if folder.is_none() {
+        *folder = Folder::new(None).ok();
+    }
+    folder.as_ref().map(Folder::path)
+}
+
+fn uri_of(path: &Path) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
     let path = path.to_str()?.bytes();
     let path: String =

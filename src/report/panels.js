@@ -79,13 +79,17 @@ function table(heads, rows, classes = []) {
 
 function jump(place) {
   const b = make('button', { class: 'v' }, where(place));
-  b.addEventListener('click', () => {
-    const i = columns[0].rows.findIndex((r) => r.line === place[0] + ':' + place[1]);
-    goTo(columns[0], i);
-    columns[0].choose('', false);
-    columns[0].draw();
-  });
+  b.addEventListener('click', () => showLine(place));
   return b;
+}
+
+// Selects a line of the source.
+function showLine(place) {
+  const i = columns[0].rows.findIndex((r) => r.line === place[0] + ':' + place[1]);
+  if (i < 0) return;
+  goTo(columns[0], i);
+  columns[0].choose('', false);
+  columns[0].draw();
 }
 
 // A message with the edit that it proposes: the changed lines as they are, and as they would be.
@@ -199,6 +203,8 @@ function start() {
     showPanel(all[(i + way + all.length) % all.length]);
     byId('panel-' + panel).focus();
   });
+  const line = Number(document.documentElement.dataset.line);
+  if (line) showLine([0, line]);
   showPanel(R.diagnostics.some((d) => d.level === 'error') ? 'remarks' : firstWrong() ? 'numbers' : 'value');
 }
 start();

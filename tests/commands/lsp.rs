@@ -24,7 +24,8 @@ impl Client {
         let input = server.stdin.take();
         let output = BufReader::new(server.stdout.take().unwrap());
         let mut client = Client { server, input, output, requests: 0 };
-        let answer = client.request("initialize", json!({ "capabilities": {} }));
+        let answer = client
+            .request("initialize", json!({ "capabilities": { "window": { "showDocument": { "support": true } } } }));
         assert_eq!(answer["capabilities"]["positionEncoding"], "utf-16");
         client.notify("initialized", json!({}));
         client

@@ -316,12 +316,22 @@ fn remarks_are_shown_and_their_edits_are_offered() {
             json!({ "textDocument": { "uri": "a" }, "range": at_line(line), "context": { "diagnostics": [] } }),
         )
     };
-    assert_eq!(actions(&mut client, 2), json!([]));
+    let show = actions(&mut client, 2);
+    assert!(show.as_array().is_some_and(|all| all.len() == 1), "{show}");
     let offered = actions(&mut client, 3);
     assert_eq!(offered[0]["title"], "write `(q * scale) @ k.T` instead of `q @ k.T * scale` (fuse-attention)");
     let changed = edited(PROGRAM, offered[0]["edit"]["changes"]["a"].as_array().unwrap());
     assert!(has(&mut client, &changed, "fuse-attention"), "{changed}");
-    assert_eq!(actions(&mut client, 3), json!([]));
+    assert_eq!(actions(&mut client, 3).as_array().map(Vec::len), Some(1));
+    // The report of the text in the editor, at the line.
+    let command = &show[0]["command"];
+    let asked = json!({ "command": command["command"], "arguments": command["arguments"] });
+    assert_eq!(client.request("workspace/executeCommand", asked), Value::Null);
+    let page = client.read();
+    assert_eq!((&page["method"], &page["params"]["external"]), (&json!("window/showDocument"), &json!(true)));
+    let page =
+        std::fs::read_to_string(page["params"]["uri"].as_str().unwrap().strip_prefix("file://").unwrap()).unwrap();
+    assert!(page.contains("<html data-line=\"3\" ") && page.contains("(q * scale) @ k.T"));
     client.end();
 }
 
