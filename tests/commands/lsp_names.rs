@@ -296,21 +296,21 @@ fn remarks_are_shown_and_their_edits_are_offered() {
 ";
     let mut client = Client::start();
     let everything = json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 99, "character": 0 } });
-    let mut hints = |client: &mut Client, text: &str| -> Vec<(u64, String)> {
+    let hints = |client: &mut Client, text: &str| -> Vec<(u64, String)> {
         client.open("a", text);
         let found =
             client.request("textDocument/inlayHint", json!({ "textDocument": { "uri": "a" }, "range": everything }));
         let hint = |hint: &Value| (hint["position"]["line"].as_u64().unwrap(), hint["label"].as_str().unwrap().into());
         found.as_array().unwrap().iter().map(hint).collect()
     };
-    let mut has = |client: &mut Client, text: &str, name: &str| {
+    let has = |client: &mut Client, text: &str, name: &str| {
         let all = hints(client, text);
         all.iter().any(|(line, label)| *line == 3 && label.split(", ").any(|own| own == name))
     };
     assert!(has(&mut client, PROGRAM, "not fuse-attention (scale)"));
     let at_line =
         |line: u32| json!({ "start": { "line": line, "character": 12 }, "end": { "line": line, "character": 12 } });
-    let mut actions = |client: &mut Client, line: u32| {
+    let actions = |client: &mut Client, line: u32| {
         client.request(
             "textDocument/codeAction",
             json!({ "textDocument": { "uri": "a" }, "range": at_line(line), "context": { "diagnostics": [] } }),

@@ -1,7 +1,8 @@
 """Uses the page of `attnc play` in Chromium: `python3 tests/report/play.py ATTNC [--screens FOLDER]`.
 
 A program is typed, its error is shown at its place and fixed with a button, it runs, and its attention weights are a
-heat map with the numbers of the formula. An exercise fails and passes; an address opens the program again; Tab leaves the
+heat map with the numbers of the formula. An exercise fails and passes, also after the page is loaded again; an error of a program in an IR is
+marked; an address opens the program again; Tab leaves the
 editor after Escape; axe (if tests/report/check.py has fetched it) finds nothing serious. No request leaves the server.
 Exits with 3 where there is no Chromium."""
 
@@ -43,6 +44,8 @@ def typed(browser):
     until(browser, "document.querySelector('#problems .error')", "the error is not shown")
     shown = browser.value("byId('problems').textContent")
     assert "3:27" in shown and "0.5" in shown, shown
+    # As the command line shows it: the source line with the marks below.
+    assert "3 |         softmax(q @ k.T * .5) @ v" in shown and "^^" in shown and "-->" not in shown, shown
     until(browser, "document.querySelector('.cm-lintRange-error')", "the error is not marked")
     assert browser.value("document.querySelector('.cm-lintRange-error').closest('.cm-line').textContent").strip().startswith("softmax")
     browser.value("document.querySelector('#problems .fix').click()")
@@ -92,6 +95,21 @@ def exercise(browser):
             write(browser, text)
         browser.value("[...document.querySelectorAll('#lesson button')].find((b) => b.textContent === 'Judge').click()")
         until(browser, f"byId('lesson').textContent.includes('{said}')", said)
+
+
+def kept(browser, address):
+    """What has passed is still so after the page is loaded again."""
+    browser.open(address + "#exercise=05-attention")
+    until(browser, "window.report && [...document.querySelectorAll('#lessons .done')].length === 1", "it is forgotten")
+
+
+def marked_ir(browser, address):
+    """An error of a program in an IR is marked at its place."""
+    text = 'module "m"\nfunc @f() -> (f32[]) {\n^bb0:\n  return %9\n}\n'
+    browser.value(f"open({text!r}, 'm.air')")
+    until(browser, "document.querySelector('.cm-lintRange-error')", "the error is not marked")
+    assert browser.value("document.querySelector('.cm-lintRange-error').closest('.cm-line').textContent") == "  return %9"
+    assert "4 |   return %9" in browser.value("byId('problems').textContent")
 
 
 def shared(browser, address):
@@ -175,6 +193,8 @@ def main():
         run(browser)
         report(browser)
         exercise(browser)
+        kept(browser, address)
+        marked_ir(browser, address)
         shared(browser, address)
         keyboard(browser, address)
         chapters(browser)
