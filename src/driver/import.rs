@@ -5,11 +5,11 @@
 //! a GGUF file. Out: the program of [`crate::import`], checked against the checkpoint: each of its
 //! parameters must have a tensor of that name and shape.
 
-use super::session::{CommandError, Session, command_line_error, reason};
+use super::session::{CommandError, Session, command_line_error, message, reason};
 use super::stages;
 use crate::cli::{ImportOptions, ProgramOptions};
-use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{driver as codes, weights};
+use crate::diagnostics::{Diagnostic, Severity};
 use crate::import::{self, Config, Names, Refusal, gguf};
 use crate::runtime::weights::{WeightsFile, members};
 use crate::types;
@@ -103,7 +103,16 @@ fn gguf(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
     let tensors = model.shapes().map(|(name, shape)| (name.to_owned(), shape)).collect();
     let program = program(s, &model.config, &tensors, [path, path, &weights, output])?;
     s.write_by(&weights, &|out| model.write(out), false)?;
-    s.write(output, program.as_bytes())
+    s.write(output, program.as_bytes())?;
+    let (kinds, here, there) = model.expanded();
+    if !kinds.is_empty() {
+        let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} in {kind}")).collect();
+        let (weights, kinds) = (weights.display(), kinds.join(", "));
+        let text = format!("`{weights}` has the quantised tensors ({kinds}) as f32, exactly");
+        let sizes = format!("{:.1} MB became {:.1} MB", here as f64 / 1e6, there as f64 / 1e6);
+        message(Severity::Note, &text, &[sizes]);
+    }
+    Ok(())
 }
 
 fn refused(s: &mut Session, about: &Path, refusal: Refusal) -> CommandError {
