@@ -10,7 +10,7 @@ use super::stages;
 use crate::cli::{ImportOptions, ProgramOptions};
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, Severity};
-use crate::import::{self, Config, Names, Refusal, gguf};
+use crate::import::{self, Config, Modules, Names, Refusal, gguf};
 use crate::runtime::weights::{WeightsFile, members};
 use crate::types;
 use std::collections::BTreeMap;
@@ -57,6 +57,17 @@ fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandErro
         let file = s.read(&writing)?;
         let text = s.text(file);
         config.writes_by(&text).map_err(|refusal| refused(s, &writing, refusal))?;
+    }
+    let modules = folder.join("modules.json");
+    if modules.exists() {
+        let file = s.read(&modules)?;
+        let text = s.text(file);
+        if let Some(made) = Modules::parse(&text).map_err(|refusal| refused(s, &modules, refusal))? {
+            let path = folder.join(&made.pooling).join("config.json");
+            let file = s.read(&path)?;
+            let text = s.text(file);
+            config.pools_by(made.pooled_by(&text).map_err(|refusal| refused(s, &path, refusal))?);
+        }
     }
     let program = program(s, &config, &tensors, [folder, &config_path, &weights, output])?;
     s.write(output, program.as_bytes())

@@ -150,8 +150,8 @@ fn pair(bytes: &[u8], i: usize) -> i32 {
     bits(bytes, i / 128 * 32 + i % 32, i / 32 % 4 * 2, 2)
 }
 
-/// Scale and minimum of 6 bits each: those of the last four groups have their upper two bits
-/// beside those of the first four.
+/// Scale and minimum of 6 bits each. The bytes of the first four groups also have the upper two
+/// bits of the last four.
 fn six_bits(block: &[u8], group: usize) -> (f32, f32) {
     let b = &block[4..16];
     let (scale, minimum) = match group {
