@@ -40,6 +40,7 @@ mod running;
 mod session;
 mod stages;
 mod states;
+mod stored;
 mod train;
 mod variants;
 
@@ -262,6 +263,9 @@ fn graph_ir(
         s.stage("lower to graph IR");
         stages::lower(s, &program, &options.program)?
     };
+    if let Some(path) = &options.weights {
+        stored::as_stored(s, &mut graph, path)?;
+    }
 
     // Rewrites the program to fewer and larger operations.
     s.stage("passes");

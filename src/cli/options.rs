@@ -28,6 +28,9 @@ pub struct CompileOptions {
     /// so, header, python, record, html; `=-` is stdout
     #[arg(long, value_name = "KIND[=PATH],..", value_delimiter = ',')]
     pub emit: Vec<Emit>,
+    /// A weights file: parameters that are `bf16` in it are declared so, instead of `f32`
+    #[arg(long, value_name = "FILE", help_heading = "Program")]
+    pub weights: Option<PathBuf>,
     /// Code generator for the kernels
     #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,

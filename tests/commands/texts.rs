@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use attnc::runtime::npy;
 use attnc::tokenizer::{ChatTemplate, Message};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Value, json};
 
 fn fixture(name: &str) -> PathBuf {
@@ -127,6 +128,40 @@ fn conversations_that_cannot_be_held_are_refused_in_words() {
     std::fs::write(path.join("tokenizer_config.json"), "{}").expect("a file");
     let (code, _, err) = chat(&[], "Hi\n");
     assert!(code == 3 && err.contains("there is no `chat_template`"), "{err}");
+}
+
+/// A `bf16` file is mapped, not converted: the text is that of the same numbers in `f32`.
+#[test]
+fn weights_of_16_bits_write_the_same_text() {
+    let folder = imported("chat", |_| ());
+    let path = folder.path();
+    let bytes = std::fs::read(path.join("model.safetensors")).expect("a file");
+    let file = SafeTensors::deserialize(&bytes).expect("tensors");
+    let (mut narrow, mut wide) = (Vec::new(), Vec::new());
+    for (name, tensor) in file.iter() {
+        let numbers = tensor.data().as_chunks::<4>().0.iter().map(|x| half::bf16::from_f32(f32::from_le_bytes(*x)));
+        let shape = tensor.shape().to_vec();
+        narrow.push((name, shape.clone(), numbers.clone().flat_map(half::bf16::to_le_bytes).collect::<Vec<u8>>()));
+        wide.push((name, shape, numbers.flat_map(|x| x.to_f32().to_le_bytes()).collect::<Vec<u8>>()));
+    }
+    for (name, dtype, tensors) in [("narrow", Dtype::BF16, &narrow), ("wide", Dtype::F32, &wide)] {
+        let views = tensors
+            .iter()
+            .map(|(name, shape, data)| (*name, TensorView::new(dtype, shape.clone(), data).expect("a tensor")));
+        let bytes = safetensors::serialize(views, None).expect("a file");
+        std::fs::write(path.join(format!("{name}.safetensors")), bytes).expect("a file");
+    }
+    for pack in ["f32", "bf16", "int8"] {
+        let write = |weights: &str| {
+            let options =
+                ["generate", "model.attn", "--tokenizer", "tokenizer.json", "--temperature", "0", "--cpu", "avx512"];
+            let more = ["--prompt", "It is a truth", "--max-tokens", "20", "--pack", pack, "--weights", weights];
+            let (code, out, err) = attnc(path, &[&options[..], &more].concat(), "");
+            assert!(code == 0 && !err.contains("takes memory"), "{err}");
+            out
+        };
+        assert_eq!(write("narrow.safetensors"), write("wide.safetensors"), "{pack}");
+    }
 }
 
 /// Writes the configuration of a pooling.

@@ -11,6 +11,7 @@ use super::super::passes::pass_options;
 use super::super::running::{call_failed, converted, function, unused};
 use super::super::session::{CommandError, Session, command_line_error};
 use super::super::stages::{self, Tiers};
+use super::super::stored::as_stored;
 use crate::cli::ModelOptions;
 use crate::ir::{Function, Module};
 use crate::runtime::load::{CompiledModel, Session as Calls};
@@ -54,6 +55,7 @@ impl Program {
         let Program { mut graph, name, .. } = self;
         if let Some(path) = &options.weights {
             arguments::weights(s, path)?;
+            as_stored(s, &mut graph, path)?;
         }
         graph.functions.retain(|f| f.name == name);
         s.stage("passes");
