@@ -5,16 +5,17 @@
 
 mod options;
 mod play;
+mod texts;
 mod train;
 mod values;
 
 pub use options::{
     BenchOptions, CallOptions, CheckOptions, CompareOptions, CompileOptions, CompletionsOptions, ExplainOptions,
-    FixOptions, FmtOptions, FunctionOptions, GenerateOptions, ImportOptions, LearnOptions, ListOptions, MessageOptions,
-    OpsOptions, OptOptions, PassOptions, ProgramOptions, ReduceOptions, RefOptions, RunOptions, StdOptions,
-    TargetOptions,
+    FixOptions, FmtOptions, FunctionOptions, ImportOptions, LearnOptions, ListOptions, MessageOptions, OpsOptions,
+    OptOptions, PassOptions, ProgramOptions, ReduceOptions, RefOptions, RunOptions, StdOptions, TargetOptions,
 };
 pub use play::PlayOptions;
+pub use texts::{ChatOptions, EmbedOptions, GenerateOptions, ModelOptions, WriteOptions};
 pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
     MatmulPrecision, MessageFormat, Named, OpsLevel, PrintChanged, StateValue, Stop, Target, WeightPacking,
@@ -45,7 +46,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 #[command(after_help = "Without a command, FILE is compiled: `attnc model.attn -o model.so`.\n\
     `attnc help COMMAND` shows the options of a command, `attnc list` the values that they take.\n\
     Exit codes: 0 success, 1 an error in the program, 2 in the command line, 3 in the environment (files, the linker,\n\
-    memory), 101 a bug in attnc, 130 `attnc generate` or `attnc train` was interrupted.")]
+    memory), 101 a bug in attnc, 130 a command that writes or trains was interrupted.")]
 pub struct CommandLine {
     /// The command to run.
     #[command(subcommand)]
@@ -152,7 +153,9 @@ impl CommandLine {
             }
             Command::Compare(options) => (Some(&options.program), options.call.size.as_slice()),
             Command::Bench(options) => (Some(&options.program), options.size.as_slice()),
-            Command::Generate(options) => (Some(&options.program), [].as_slice()),
+            Command::Generate(options) => (Some(&options.model.program), [].as_slice()),
+            Command::Chat(options) => (Some(&options.model.program), [].as_slice()),
+            Command::Embed(options) => (Some(&options.model.program), [].as_slice()),
             Command::Train(options) => (Some(&options.program), [].as_slice()),
             Command::Opt(_)
             | Command::Explain(_)
@@ -197,6 +200,10 @@ pub enum Command {
     Run(RunOptions),
     /// Write text with a model, token by token
     Generate(GenerateOptions),
+    /// Talk with a model: each line of stdin is a message, each answer ends with a line
+    Chat(ChatOptions),
+    /// Turn each line of a text into a vector, by a sentence encoder
+    Embed(EmbedOptions),
     /// Train a model: call an entry point that trains over a data set
     Train(TrainOptions),
     /// Find the first value that differs between two ways to compute a program

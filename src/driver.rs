@@ -11,11 +11,13 @@ mod bench;
 mod bugs;
 mod call;
 mod calls;
+mod chat;
 mod compare;
 mod cuda;
 mod dumps;
 mod edit;
 mod edits;
+mod embed;
 mod function;
 mod generate;
 mod import;
@@ -39,14 +41,17 @@ mod running;
 mod session;
 mod stages;
 mod states;
+mod stored;
 mod train;
 mod variants;
 
 pub use bench::bench;
 pub use calls::count_calls;
+pub use chat::chat;
 pub use compare::compare;
 pub use dumps::Dumps;
 pub use edit::{fix, fixed, fmt, lsp};
+pub use embed::embed;
 pub use function::function;
 pub use generate::generate;
 pub use import::import;
@@ -259,6 +264,9 @@ fn graph_ir(
         s.stage("lower to graph IR");
         stages::lower(s, &program, &options.program)?
     };
+    if let Some(path) = &options.weights {
+        stored::as_stored(s, &mut graph, path)?;
+    }
 
     // Rewrites the program to fewer and larger operations.
     s.stage("passes");

@@ -47,6 +47,8 @@ fn run() -> u8 {
         Command::Reduce(options) => driver::reduce(&options),
         Command::Bench(options) => driver::bench(&options),
         Command::Generate(options) => driver::generate(&options),
+        Command::Chat(options) => driver::chat(&options),
+        Command::Embed(options) => driver::embed(&options),
         Command::Train(options) => driver::train(&options),
         Command::Opt(options) => driver::opt(&options),
         Command::Explain(options) => driver::explain(&options),

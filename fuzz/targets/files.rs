@@ -3,7 +3,7 @@
 use attnc::import::{self, Config, Names};
 use attnc::runtime::npy as arrays;
 use attnc::runtime::weights::WeightsFile;
-use attnc::tokenizer::Tokenizer;
+use attnc::tokenizer::{Marks, Tokenizer};
 
 use super::{library, texts};
 
@@ -33,8 +33,8 @@ pub(super) fn tokenizer(data: &[u8]) {
     let (json, prompt) = (&data[..at], data.get(at + 1..).unwrap_or_default());
     let Ok(json) = std::str::from_utf8(json) else { return };
     let Ok(tokenizer) = Tokenizer::read(json) else { return };
-    for is_whole in [false, true] {
-        for token in tokenizer.encode(prompt, is_whole).unwrap_or_default() {
+    for marks in [Marks::None, Marks::Begin, Marks::Both] {
+        for token in tokenizer.encode(prompt, marks).unwrap_or_default() {
             assert!(u64::from(token) < tokenizer.vocabulary(), "token {token} is not in the vocabulary");
             tokenizer.bytes(token);
         }

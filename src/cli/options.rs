@@ -5,8 +5,7 @@
 
 use super::values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, FloatMode, Gpu, Input, Listed, MatmulPrecision,
-    MessageFormat, Named, OpsLevel, PrintChanged, StateValue, Stop, Target, WeightPacking, above_zero, at_least_zero,
-    level, probability, seconds,
+    MessageFormat, Named, OpsLevel, PrintChanged, StateValue, Target, WeightPacking, at_least_zero, level, seconds,
 };
 use clap::Args;
 use clap_complete::Shell;
@@ -29,6 +28,9 @@ pub struct CompileOptions {
     /// so, header, python, record, html; `=-` is stdout
     #[arg(long, value_name = "KIND[=PATH],..", value_delimiter = ',')]
     pub emit: Vec<Emit>,
+    /// A weights file: parameters that are `bf16` in it are declared so, instead of `f32`
+    #[arg(long, value_name = "FILE", help_heading = "Program")]
+    pub weights: Option<PathBuf>,
     /// Code generator for the kernels
     #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,
@@ -267,79 +269,6 @@ pub struct RunOptions {
     pub kernel: Option<String>,
     /// Number of threads; one per processor if omitted
     #[arg(long, value_name = "N")]
-    pub threads: Option<u32>,
-    /// Bound dimensions, entry.
-    #[command(flatten)]
-    pub program: ProgramOptions,
-    /// Target.
-    #[command(flatten)]
-    pub target: TargetOptions,
-    /// Dumps and limits of passes.
-    #[command(flatten)]
-    pub passes: PassOptions,
-    /// Messages.
-    #[command(flatten)]
-    pub messages: MessageOptions,
-}
-
-/// `attnc generate model.attn --weights w.safetensors --tokenizer bytes --prompt "ROMEO:"`
-#[derive(Args, Debug, Clone)]
-#[command(next_help_heading = "Text")]
-pub struct GenerateOptions {
-    /// The program, or IR text; `-` is stdin
-    #[arg(help_heading = "Arguments")]
-    pub file: PathBuf,
-    /// The weights: a safetensors file, or the index of several (`model.safetensors.index.json`)
-    #[arg(long, value_name = "FILE")]
-    pub weights: Option<PathBuf>,
-    /// Use random weights, without `--weights`; the same seed gives the same weights
-    #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
-    pub random: Option<u64>,
-    /// How text is converted to tokens: `bytes` (one token per byte), or a `tokenizer.json` of the
-    /// Hugging Face hub
-    #[arg(long, value_name = "FILE")]
-    pub tokenizer: PathBuf,
-    /// How written tokens are converted to text, if the model writes in another vocabulary than it
-    /// reads
-    #[arg(long, value_name = "FILE")]
-    pub output_tokenizer: Option<PathBuf>,
-    /// The text to continue; `-` reads it from stdin
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub prompt: String,
-    /// Write the prompt before the generated text
-    #[arg(long)]
-    pub echo: bool,
-    /// Maximum number of tokens to write
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    pub max_tokens: u64,
-    /// Stop before this text, or before the token of this number (`--stop text:7` is the text `7`);
-    /// may be repeated
-    #[arg(long, value_name = "TEXT|ID", allow_hyphen_values = true)]
-    pub stop: Vec<Stop>,
-    /// 0: always the most probable token; below 1 the better tokens gain, above 1 the others
-    /// [default: 1]
-    #[arg(long, value_name = "T", value_parser = at_least_zero, help_heading = "Choice of tokens")]
-    pub temperature: Option<f64>,
-    /// Choose among the K best tokens [default: all]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=0x7fff_ffff), help_heading = "Choice of tokens")]
-    pub top_k: Option<u32>,
-    /// Choose among the fewest tokens whose probabilities together reach P [default: 1]
-    #[arg(long, value_name = "P", value_parser = probability, help_heading = "Choice of tokens")]
-    pub top_p: Option<f64>,
-    /// Above 1, makes tokens that occurred before less probable [default: 1]
-    #[arg(long, value_name = "R", value_parser = above_zero, help_heading = "Choice of tokens")]
-    pub repetition_penalty: Option<f64>,
-    /// The same seed gives the same text [default: 0]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Choice of tokens")]
-    pub seed: Option<i64>,
-    /// The entry point that takes tokens and returns the next one
-    #[arg(long, value_name = "NAME", default_value = "next", help_heading = "Call")]
-    pub function: String,
-    /// Code generator for the kernels
-    #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Call")]
-    pub backend: CodeBackend,
-    /// Number of threads; one per processor if omitted
-    #[arg(long, value_name = "N", help_heading = "Call")]
     pub threads: Option<u32>,
     /// Bound dimensions, entry.
     #[command(flatten)]

@@ -6,111 +6,128 @@
 //! program: nothing here uses scores.
 
 mod contract;
+mod program;
 
-pub(super) use contract::vocabulary;
+pub(super) use contract::{Contract, reads, vocabulary};
+pub(super) use program::{Program, calls};
 
-use super::arguments::{self, Work};
-use super::call::read_graph;
-use super::levels::Levels;
-use super::load::{How, opened};
-use super::passes::pass_options;
-use super::running::{call_failed, converted, function, unused};
+use super::running::call_failed;
 use super::session::{CommandError, MAX_SOURCE, Session, command_line_error, message, print, reason, stdout_failed};
-use super::stages::{self, Tiers};
-use crate::cli::{GenerateOptions, Stop};
+use crate::cli::{GenerateOptions, ModelOptions, Stop, WriteOptions};
 use crate::diagnostics::codes::{driver as driver_codes, weights as codes};
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::files;
 use crate::runtime::load::{LoadError, Session as Calls};
-use crate::tokenizer::{self, Shown, Text, Tokenizer};
-use contract::Contract;
+use crate::tokenizer::{self, Marks, Shown, Text, Tokenizer};
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// `attnc generate FILE`
 pub fn generate(options: &GenerateOptions) -> Result<(), CommandError> {
-    let mut session = Session::new(&options.messages);
+    let mut session = Session::new(&options.model.messages);
     let result = generate_in(&mut session, options);
-    session.finish_timed(result, &options.passes)
+    session.finish_timed(result, &options.model.passes)
 }
 
 fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), CommandError> {
-    let pass_options = pass_options(&options.target, &options.passes)?;
-    let mut graph = read_graph(s, &options.file, &options.program, "generate")?;
-    let wanted = Some(options.function.as_str());
-    let (name, _) = function(Work::Graph(&graph).entries(), wanted).map_err(|why| command_line_error(&why))?;
-    let at = graph.functions.iter().position(|f| f.name == name && !f.tapped).unwrap_or(0);
-    let contract = Contract::check(&graph.functions[at], options).map_err(|message| command_line_error(&message))?;
-    let name = options.function.as_str();
+    let write = &options.write;
+    let program = Program::read(s, &options.model, "generate", &write.function)?;
+    let contract = Contract::check(program.function(), write).map_err(|message| command_line_error(&message))?;
     s.stage("read the prompt");
-    let reader = tokenizer(s, "--tokenizer", &options.tokenizer)?;
-    let other = options.output_tokenizer.as_deref().map(|path| tokenizer(s, "--output-tokenizer", path)).transpose()?;
-    let reads = contract::reads(&graph);
-    let (given, prompt) = prompt(s, &options.prompt, &reader, reads)?;
-    // A tokenizer may have more tokens than the model has embeddings (image tokens, for example);
-    // only tokens that are used must be in range.
-    if let Some((token, bound)) = contract.too_great(&prompt) {
-        let shown = options.tokenizer.display();
-        let message = format!(
-            "the tokenizer `{shown}` makes token {token} of the prompt, but `{name}` takes tokens below {bound}"
-        );
-        let help = "use the tokenizer that the model was trained with, or bind the size of the vocabulary with `--dim`";
-        s.diagnostics.push(Diagnostic::error(codes::TOKENIZER, message).help(help));
-        return Err(CommandError::Program);
-    }
-    if let Some(path) = &options.weights {
-        arguments::weights(s, path)?;
-    }
-
-    // Only the called function is compiled.
-    graph.functions.retain(|f| f.name == name);
-    s.stage("passes");
-    stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
-    let model = stages::describe(s, &graph.interface(), &graph.model, &graph.doc)?;
-    if options.weights.is_none() && !model.params.is_empty() && options.random.is_none() {
-        let message = format!("`{}` has parameters; use `--weights FILE`, or `--random` to see it run", model.name);
-        return Err(command_line_error(&message));
-    }
-    let generator = stages::generator(options.backend);
-    let levels = Levels::from_options(&options.target).for_graph(&graph, generator).keeping(&options.target, &graph)?;
-    levels.run_here()?;
-    let tiers = Tiers::for_library(s, &graph, &levels)?;
-    let folder = stages::temporary(s)?;
-    let weights =
-        arguments::weights_file(s, &model, options.weights.as_deref(), options.random.unwrap_or(1), folder.path())?;
-    let how = How { generator, remarks: options.passes.remarks, threads: options.threads };
-    let loaded = opened(s, &tiers, &model, &how, weights.as_deref())?;
-    unused(s, loaded.unused_weights());
-    converted(&loaded.converted_weights());
-    // Print messages before the text, not in the middle of it.
-    s.report();
-
+    let mut voice = Voice::read(s, &options.model, write)?;
+    let reads = reads(&program.graph);
+    let (given, prompt) = prompt(s, &options.prompt, &voice.reader, reads)?;
+    fits(s, &contract, &prompt, (&options.model.tokenizer, &write.function))?;
+    let name = program.name.clone();
+    let loaded = program.opened(s, &options.model)?;
     s.stage("write");
     let interrupted = files::interrupts();
-    let ready = loaded.entry(name).and_then(|entry| {
-        let mut calls = loaded.session()?;
-        calls.end_when(interrupted)?;
-        Ok((entry, calls))
-    });
-    let (entry, calls) = ready.map_err(|error| call_failed(s, &error.text))?;
-    let tokenizer = other.as_ref().unwrap_or(&reader);
+    let (entry, calls) = calls(&loaded, &name, s, interrupted)?;
     // A model that reads the whole prompt first writes a separate text, on a new line.
     let end: &[u8] = if reads && !given.ends_with(b"\n") { b"\n" } else { b"" };
     let echoed = if options.echo { [given.as_slice(), end].concat() } else { Vec::new() };
-    let mut writer = Writer { name, entry, calls, interrupted, contract: &contract, tokenizer, written: Vec::new() };
-    let (end, times) = writer.write(s, prompt, &echoed, options)?;
+    let stops = std::mem::take(&mut voice.stops);
+    let mut writer = Writer::new(&name, (entry, calls), interrupted, &contract, voice.writer());
+    let (end, times) = writer.write(s, prompt, &echoed, &stops, write.max_tokens)?;
     let why = match end {
         End::Failed(error) => return Err(error),
-        End::MaxTokens(most) => format!("it ended after `--max-tokens {most}`"),
-        End::Text(ref stop) => format!("it ended before the text {stop:?}"),
-        End::Token(stop) => format!("it ended before token {stop}"),
-        End::Room(ref said) => format!("it ended where the model has no more room: {said}"),
-        End::Interrupted => "it was interrupted".to_string(),
+        ref end => end.why(),
     };
     message(Severity::Note, &times.text(), &[why]);
     if matches!(end, End::Interrupted) { Err(CommandError::Interrupted) } else { Ok(()) }
+}
+
+/// The tokenizers of a model that writes, and where it stops.
+pub(super) struct Voice {
+    pub(super) reader: Tokenizer,
+    other: Option<Tokenizer>,
+    pub(super) stops: Vec<Stop>,
+}
+
+impl Voice {
+    pub(super) fn read(s: &mut Session, model: &ModelOptions, write: &WriteOptions) -> Result<Voice, CommandError> {
+        let reader = tokenizer(s, "--tokenizer", &model.tokenizer)?;
+        let other = write.output_tokenizer.as_deref();
+        let other = other.map(|path| tokenizer(s, "--output-tokenizer", path)).transpose()?;
+        let mut stops = write.stop.clone();
+        if let Some(file) = beside(&model.tokenizer, "generation_config.json") {
+            let ends = ends(&text(s, &file)?);
+            stops.extend(ends.map_err(|why| unusable(s, &file, &why))?.into_iter().map(Stop::Token));
+        }
+        Ok(Voice { reader, other, stops })
+    }
+
+    /// Converts written tokens to text.
+    pub(super) fn writer(&self) -> &Tokenizer {
+        self.other.as_ref().unwrap_or(&self.reader)
+    }
+}
+
+/// The tokens that end a text, by a `generation_config.json`.
+fn ends(text: &str) -> Result<Vec<u32>, String> {
+    let file: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+    let one = |value: &serde_json::Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
+    let found = match &file["eos_token_id"] {
+        serde_json::Value::Null => Some(Vec::new()),
+        serde_json::Value::Array(all) => all.iter().map(one).collect(),
+        value => one(value).map(|token| vec![token]),
+    };
+    found.ok_or_else(|| "its `eos_token_id` is not a token, or a list of tokens".to_owned())
+}
+
+/// A file beside a tokenizer's, if there is one.
+pub(super) fn beside(tokenizer: &Path, name: &str) -> Option<PathBuf> {
+    (tokenizer != Path::new("bytes")).then(|| tokenizer.with_file_name(name)).filter(|path| path.exists())
+}
+
+/// The text of such a file.
+pub(super) fn text(s: &mut Session, path: &Path) -> Result<String, CommandError> {
+    let file = s.read(path)?;
+    Ok(s.text(file).to_string())
+}
+
+/// The error for such a file.
+pub(super) fn unusable(s: &mut Session, path: &Path, why: &str) -> CommandError {
+    s.fail(Diagnostic::error(codes::TOKENIZER, format!("`{}` cannot be used: {why}", path.display())))
+}
+
+/// Checks that the model knows all tokens. A tokenizer may have more tokens than the model has
+/// embeddings (image tokens, for example).
+pub(super) fn fits(
+    s: &mut Session,
+    contract: &Contract,
+    tokens: &[u32],
+    (tokenizer, name): (&Path, &str),
+) -> Result<(), CommandError> {
+    let Some((token, bound)) = contract.too_great(tokens) else { return Ok(()) };
+    let shown = tokenizer.display();
+    let message =
+        format!("the tokenizer `{shown}` makes token {token} of the prompt, but `{name}` takes tokens below {bound}");
+    let help = "use the tokenizer that the model was trained with, or bind the size of the vocabulary with `--dim`";
+    s.diagnostics.push(Diagnostic::error(codes::TOKENIZER, message).help(help));
+    Err(CommandError::Program)
 }
 
 /// The tokenizer named by an option: `bytes`, or a file.
@@ -162,7 +179,9 @@ fn prompt(
             return Err(command_line_error("the prompt on stdin is longer than 4 MiB, the limit for prompts"));
         }
     }
-    let tokens = tokenizer.encode(&text, is_whole).map_err(|why| command_line_error(&format!("the prompt: {why}")))?;
+    let tokens = tokenizer
+        .encode(&text, if is_whole { Marks::Both } else { Marks::Begin })
+        .map_err(|why| command_line_error(&format!("the prompt: {why}")))?;
     if tokens.is_empty() {
         return Err(command_line_error(
             "the prompt is empty, and there is nothing to go on from; give at least one character, or a token that begins a text",
@@ -172,7 +191,7 @@ fn prompt(
 }
 
 /// Why generation ended.
-enum End {
+pub(super) enum End {
     /// The limit of `--max-tokens`.
     MaxTokens(u64),
     /// Before a stop string.
@@ -187,8 +206,22 @@ enum End {
     Failed(CommandError),
 }
 
+impl End {
+    /// In words.
+    pub(super) fn why(&self) -> String {
+        match self {
+            End::MaxTokens(most) => format!("it ended after `--max-tokens {most}`"),
+            End::Text(stop) => format!("it ended before the text {stop:?}"),
+            End::Token(stop) => format!("it ended before token {stop}"),
+            End::Room(said) => format!("it ended where the model has no more room: {said}"),
+            End::Interrupted => "it was interrupted".to_string(),
+            End::Failed(_) => "it failed".to_string(),
+        }
+    }
+}
+
 /// Time and token counts.
-struct Times {
+pub(super) struct Times {
     prompt: usize,
     first: Duration,
     written: usize,
@@ -216,10 +249,10 @@ fn tokens(count: usize) -> String {
 }
 
 /// A model that generates text.
-struct Writer<'a> {
+pub(super) struct Writer<'a> {
     name: &'a str,
     entry: u64,
-    calls: Calls<'a>,
+    pub(super) calls: Calls<'a>,
     /// Set by Ctrl-C.
     interrupted: &'static AtomicBool,
     contract: &'a Contract,
@@ -227,24 +260,43 @@ struct Writer<'a> {
     tokenizer: &'a Tokenizer,
     /// The tokens generated so far.
     written: Vec<u32>,
+    /// All tokens that the model has read.
+    pub(super) read: Vec<u32>,
+    /// The text generated so far.
+    pub(super) said: String,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    pub(super) fn new(
+        name: &'a str,
+        (entry, calls): (u64, Calls<'a>),
+        interrupted: &'static AtomicBool,
+        contract: &'a Contract,
+        tokenizer: &'a Tokenizer,
+    ) -> Writer<'a> {
+        let (written, read, said) = (Vec::new(), Vec::new(), String::new());
+        Writer { name, entry, calls, interrupted, contract, tokenizer, written, read, said }
+    }
+
     /// Writes `echoed`, then tokens until the end.
-    fn write(
+    pub(super) fn write(
         &mut self,
         s: &mut Session,
         prompt: Vec<u32>,
         echoed: &[u8],
-        options: &GenerateOptions,
+        stops: &[Stop],
+        max_tokens: u64,
     ) -> Result<(End, Times), CommandError> {
+        (self.written, self.said) = (Vec::new(), String::new());
         let of_text = |stop: &Stop| if let Stop::Text(text) = stop { Some(text.clone()) } else { None };
-        let mut text = Text::new(options.stop.iter().filter_map(of_text).collect());
+        let mut text = Text::new(stops.iter().filter_map(of_text).collect());
         let mut times = Times { prompt: prompt.len(), first: Duration::ZERO, written: 0, rest: Duration::ZERO };
         let mut all = prompt;
         print(echoed).map_err(|error| stdout_failed(&error))?;
         let mut ends_line = echoed.is_empty() || echoed.ends_with(b"\n");
+        let mut said = String::new();
         let mut show = |text: &str| {
+            said.push_str(text);
             ends_line = if text.is_empty() { ends_line } else { text.ends_with('\n') };
             print(text.as_bytes()).map_err(|error| stdout_failed(&error))
         };
@@ -254,8 +306,8 @@ impl Writer<'_> {
             if self.interrupted.load(Ordering::Relaxed) {
                 break End::Interrupted;
             }
-            if self.written.len() as u64 >= options.max_tokens {
-                break End::MaxTokens(options.max_tokens);
+            if self.written.len() as u64 >= max_tokens {
+                break End::MaxTokens(max_tokens);
             }
             let token = match self.next(&all) {
                 Ok(token) => token,
@@ -264,7 +316,7 @@ impl Writer<'_> {
                 Err(error) => break End::Failed(self.refused(s, times.prompt, &error)),
             };
             let is_stop = |stop: &Stop| matches!(stop, Stop::Token(n) if i64::from(*n) == token);
-            if options.stop.iter().any(is_stop) {
+            if stops.iter().any(is_stop) {
                 break End::Token(u32::try_from(token).unwrap_or(0));
             }
             let known = u32::try_from(token).ok().and_then(|token| Some((token, self.tokenizer.bytes(token)?)));
@@ -289,6 +341,7 @@ impl Writer<'_> {
             }
         };
         show(&text.finish())?;
+        self.said = said;
         if !ends_line {
             print(b"\n").map_err(|error| stdout_failed(&error))?;
         }
@@ -300,6 +353,8 @@ impl Writer<'_> {
         let wrong = || LoadError { status: -1, text: "the tokens are not a valid argument of this call".to_string() };
         let args = self.contract.arguments(tokens).ok_or_else(wrong)?;
         let results = self.calls.call(self.entry, &args)?;
+        let known = if self.contract.keeps { 0 } else { self.read.len() };
+        self.read.extend(tokens.get(known..).unwrap_or_default());
         results.first().and_then(|token| token.to_i64().first().copied()).ok_or_else(wrong)
     }
 

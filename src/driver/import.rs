@@ -5,12 +5,12 @@
 //! a GGUF file. Out: the program of [`crate::import`], checked against the checkpoint: each of its
 //! parameters must have a tensor of that name and shape.
 
-use super::session::{CommandError, Session, command_line_error, reason};
+use super::session::{CommandError, Session, command_line_error, message, reason};
 use super::stages;
 use crate::cli::{ImportOptions, ProgramOptions};
-use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{driver as codes, weights};
-use crate::import::{self, Config, Names, Refusal, gguf};
+use crate::diagnostics::{Diagnostic, Severity};
+use crate::import::{self, Config, Modules, Names, Refusal, gguf};
 use crate::runtime::weights::{WeightsFile, members};
 use crate::types;
 use std::collections::BTreeMap;
@@ -58,6 +58,17 @@ fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandErro
         let text = s.text(file);
         config.writes_by(&text).map_err(|refusal| refused(s, &writing, refusal))?;
     }
+    let modules = folder.join("modules.json");
+    if modules.exists() {
+        let file = s.read(&modules)?;
+        let text = s.text(file);
+        if let Some(made) = Modules::parse(&text).map_err(|refusal| refused(s, &modules, refusal))? {
+            let path = folder.join(&made.pooling).join("config.json");
+            let file = s.read(&path)?;
+            let text = s.text(file);
+            config.pools_by(made.pooled_by(&text).map_err(|refusal| refused(s, &path, refusal))?);
+        }
+    }
     let program = program(s, &config, &tensors, [folder, &config_path, &weights, output])?;
     s.write(output, program.as_bytes())
 }
@@ -103,7 +114,16 @@ fn gguf(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
     let tensors = model.shapes().map(|(name, shape)| (name.to_owned(), shape)).collect();
     let program = program(s, &model.config, &tensors, [path, path, &weights, output])?;
     s.write_by(&weights, &|out| model.write(out), false)?;
-    s.write(output, program.as_bytes())
+    s.write(output, program.as_bytes())?;
+    let (kinds, here, there) = model.expanded();
+    if !kinds.is_empty() {
+        let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} in {kind}")).collect();
+        let (weights, kinds) = (weights.display(), kinds.join(", "));
+        let text = format!("`{weights}` has the quantised tensors ({kinds}) as f32, exactly");
+        let sizes = format!("{:.1} MB became {:.1} MB", here as f64 / 1e6, there as f64 / 1e6);
+        message(Severity::Note, &text, &[sizes]);
+    }
+    Ok(())
 }
 
 fn refused(s: &mut Session, about: &Path, refusal: Refusal) -> CommandError {

@@ -50,6 +50,7 @@ fn written(s: &mut Session, options: &CompileOptions, values: Value) -> Result<(
 /// The options of the compilation.
 fn of_record(options: &RunOptions, emit: Vec<Emit>) -> CompileOptions {
     CompileOptions {
+        weights: None,
         file: options.file.clone(),
         output: None,
         emit,

@@ -151,8 +151,7 @@ fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -
         false => format!(", behind which comes token {end}"),
     };
     // The end token is always permitted.
-    let banned = config.banned("bad_words_ids")?.into_iter().filter(|token| *token != end);
-    let banned: Vec<String> = banned.map(|token| format!("iota(V) == {token}")).collect();
+    let banned = config.banned(Some(end))?;
     let tied = config.flag_or("tie_word_embeddings", true)?;
     let longest = config.size("max_position_embeddings")?;
     let of_head = |text: &'static str| if head { text } else { "" };
@@ -192,7 +191,7 @@ fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -
         .word("begins", begins)
         .word("end", end)
         .word("ends", ends)
-        .word("banned", banned.join(" or "))
+        .word("banned", &banned)
         .word("out", if head { "V" } else { "D" })
         .word("what", if head { "the logits of the next token at each position" } else { "the last hidden states" })
         .flag("head", head)

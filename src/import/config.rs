@@ -8,8 +8,12 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+/// Maximum number of tokens that are never written.
+const MAX_BANNED: usize = 1024;
+
 /// Generation fields, which `generation_config.json` overrides.
-const OF_WRITING: [&str; 3] = ["decoder_start_token_id", "forced_bos_token_id", "bad_words_ids"];
+const OF_WRITING: [&str; 5] =
+    ["decoder_start_token_id", "forced_bos_token_id", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens"];
 
 /// Fields that do not affect what a model computes from tokens or pixels at inference; the comments
 /// say what they are for.
@@ -148,12 +152,23 @@ impl Refusal {
     }
 }
 
+/// How a sentence encoder makes one vector of the hidden states `x: f32[S, D]` of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pooling {
+    /// The vector has this many times D elements.
+    pub(super) count: usize,
+    /// The end of a function in the language.
+    pub(super) body: String,
+}
+
 /// The fields of a configuration. It records which of them were read.
 #[derive(Debug)]
 pub struct Config {
     fields: Map<String, Value>,
     /// The values of [`OF_WRITING`] in `generation_config.json`.
     writing: Map<String, Value>,
+    /// How a sentence encoder makes one vector.
+    pooling: Option<Pooling>,
     read: RefCell<BTreeSet<String>>,
     ignored: BTreeSet<String>,
 }
@@ -179,7 +194,13 @@ impl Config {
         if let Some(name) = ignored.iter().find(|name| !fields.contains_key(*name)) {
             return Err(Refusal::config(format!("it has no field `{name}` that could be ignored")));
         }
-        Ok(Config { fields, writing: Map::new(), read: RefCell::default(), ignored: ignored.iter().cloned().collect() })
+        Ok(Config {
+            fields,
+            writing: Map::new(),
+            pooling: None,
+            read: RefCell::default(),
+            ignored: ignored.iter().cloned().collect(),
+        })
     }
 
     /// Overrides the forced first tokens and the banned tokens by a `generation_config.json`.
@@ -190,6 +211,16 @@ impl Config {
         self.writing = Config::parse(text, &[])?.fields;
         self.writing.retain(|name, value| OF_WRITING.contains(&name.as_str()) && !value.is_null());
         Ok(())
+    }
+
+    /// Makes a sentence encoder of it.
+    pub fn pools_by(&mut self, pooling: Pooling) {
+        self.pooling = Some(pooling);
+    }
+
+    /// How a sentence encoder makes one vector.
+    pub(super) fn pooling(&self) -> Option<&Pooling> {
+        self.pooling.as_ref()
     }
 
     /// The value of a field; `None` if it is missing or `null`.
@@ -240,15 +271,38 @@ impl Config {
         if self.get(name).is_some_and(|value| *value == -1) { Ok(None) } else { self.token(name) }
     }
 
-    /// Banned tokens: a list of one-token lists; empty by default.
-    pub(super) fn banned(&self, name: &str) -> Result<Vec<i64>, Refusal> {
-        let Some(value) = self.get(name) else { return Ok(Vec::new()) };
-        let token = |text: &Value| match text.as_array()?.as_slice() {
-            [one] => one.as_i64().filter(|n| (0..=i64::from(i32::MAX)).contains(n)),
+    /// A condition in the language for the tokens that are never written: `bad_words_ids`, a list
+    /// of one-token lists, and `suppress_tokens`, except for the token `end`; may be empty.
+    pub(super) fn banned(&self, end: Option<i64>) -> Result<String, Refusal> {
+        let token = |value: &Value| value.as_i64().filter(|n| (0..=i64::from(i32::MAX)).contains(n));
+        let one = |text: &Value| match text.as_array()?.as_slice() {
+            [one] => token(one),
             _ => None,
         };
-        let found = value.as_array().and_then(|texts| texts.iter().map(token).collect());
-        found.ok_or_else(|| self.refuse(name, "a list of lists of one token each"))
+        let list = |name: &str, of: &dyn Fn(&Value) -> Option<i64>, wanted: &str| {
+            let Some(value) = self.get(name) else { return Ok(Vec::new()) };
+            let found: Option<Vec<i64>> = value.as_array().and_then(|list| list.iter().map(of).collect());
+            found.ok_or_else(|| self.refuse(name, wanted))
+        };
+        let mut all = list("bad_words_ids", &one, "a list of lists of one token each")?;
+        all.extend(list("suppress_tokens", &token, "a list of tokens")?);
+        all.retain(|token| Some(*token) != end);
+        self.is_one_of("suppress_tokens", &all)
+    }
+
+    /// The same for the first token that is written.
+    pub(super) fn banned_first(&self) -> Result<String, Refusal> {
+        let name = "begin_suppress_tokens";
+        self.is_one_of(name, &self.numbers(name)?.unwrap_or_default())
+    }
+
+    /// A condition for tokens of a list.
+    fn is_one_of(&self, name: &str, tokens: &[i64]) -> Result<String, Refusal> {
+        if tokens.len() > MAX_BANNED {
+            return Err(self.refuse(name, &format!("at most {MAX_BANNED} tokens")));
+        }
+        let each: Vec<String> = tokens.iter().map(|token| format!("iota(V) == {token}")).collect();
+        Ok(each.join(" or "))
     }
 
     /// A finite number, or a default.

@@ -408,6 +408,10 @@ impl Decoder<'_> {
         let experts = if kind.feed == Feed::Experts { Some(Experts::from_config(config)?) } else { None };
         let is = |wanted: Norm| kind.norm == wanted;
         let (feed_fields, feed) = parts.feed(self);
+        let (banned, banned_first) = match head {
+            true => (config.banned(None)?, config.banned_first()?),
+            false => (String::new(), String::new()),
+        };
         let template = Template::new(include_str!("decoder.attn"))
             .word("Name", kind.class.replace("GPT2", "Gpt2"))
             .word("L", layers)
@@ -538,6 +542,10 @@ impl Decoder<'_> {
             .flag("distant", window.is_some() && !mixed)
             .flag("cap", cap_scores.is_some())
             .flag("head", head)
+            .word("banned", &banned)
+            .word("banned_first", &banned_first)
+            .flag("banned", !banned.is_empty())
+            .flag("banned_first", !banned_first.is_empty())
             .flag("own_head", own_head);
         Ok(rope.fill(template, e).program())
     }

@@ -325,6 +325,7 @@ impl EncoderFamily {
         };
         let linear = if self.modern { "LinearNoBias" } else { "Linear" };
         let inputs = if typed { ", types: i32[B, S]" } else { "" };
+        let pooling = config.pooling();
         Ok(Template::new(include_str!("encoder.attn"))
             .word("Name", self.class)
             .word("L", config.size(self.name("num_hidden_layers"))?)
@@ -428,6 +429,13 @@ impl EncoderFamily {
             .word("token_inputs", format!("tokens: i32[B, S]{inputs}"))
             .word("passed", if typed { "tokens, mask, types" } else { "tokens, mask" })
             .word("about_types", if typed { ", `types` distinguishes two segments" } else { "" })
+            .word(
+                "embedded_width",
+                pooling.map(|pooling| pooling.count).filter(|n| *n > 1).map_or("D".to_owned(), |n| format!("{n}*D")),
+            )
+            .word("no_types", if typed { ", all - 1" } else { "" })
+            .word("pooling", pooling.map_or("", |pooling| &pooling.body))
+            .flag("embeds", pooling.is_some())
             .flag("old_norms", old)
             .flag("typed", typed)
             .flag("norm_inside", !norm_outside)

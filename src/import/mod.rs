@@ -16,12 +16,14 @@ mod config;
 mod decoder;
 mod encoder;
 pub mod gguf;
+mod sentence;
 mod t5;
 mod template;
 mod vit;
 mod whisper;
 
 pub use config::{Config, Refusal};
+pub use sentence::Modules;
 
 use std::collections::BTreeSet;
 use template::Template;

@@ -45,7 +45,10 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         return Err(config.refuse("relative_attention_max_distance", "more than half of the buckets"));
     }
     let decoder_layers = config.size_or("num_decoder_layers", layers)?;
+    let banned = if head { config.banned(Some(end))? } else { String::new() };
     Ok(Template::new(include_str!("t5.attn"))
+        .word("banned", &banned)
+        .flag("banned", !banned.is_empty())
         .word("Name", class)
         .word("L", layers)
         .word("M", decoder_layers)

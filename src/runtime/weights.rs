@@ -86,6 +86,13 @@ impl WeightsFile {
         all.map(|(name, view)| (name.to_owned(), view.shape().iter().map(|extent| *extent as u64).collect())).collect()
     }
 
+    /// The element types of the tensors, by name, as far as the language has them.
+    pub fn elems(&self) -> BTreeMap<String, Elem> {
+        let files = self.files();
+        let all = files.iter().flat_map(|file| file.iter());
+        all.filter_map(|(name, view)| Some((name.to_owned(), elem_of(view.dtype())?))).collect()
+    }
+
     /// The tensor of this name, if its element type exists in the language. Truth values are
     /// normalised to 0 or 1.
     pub fn tensor(&self, name: &str) -> Option<Tensor> {

@@ -1,18 +1,20 @@
 //! `tokenizer.json` of the Hugging Face hub, as far as models that generate text use it: BPE over
-//! bytes (GPT-2, Llama 3, Qwen) or over characters (Llama 2, Mistral, Gemma), and unigram models
-//! (T5, mBART, Marian).
+//! bytes (GPT-2, Llama 3, Qwen) or over characters (Llama 2, Mistral, Gemma), unigram models (T5,
+//! mBART, Marian), and WordPiece (BERT).
 //!
 //! In: the text of the file. Out: a [`Hub`], which produces the same tokens as the `tokenizers`
 //! library; or the part of the file that is not supported. The library itself is not used: little
 //! more than this file and a regular expression engine is needed, while the library would triple
 //! the build time (45 seconds of CPU time instead of 15), and limits neither work nor memory.
 
+use super::Marks;
 use super::added::{Added, AddedTokens};
 use super::bpe::Bpe;
 use super::budget::Budget;
 use super::normalize::{Normalizer, TextPart, bounded};
 use super::pieces::{Pieces, Splitter, bytes_of, list, named, refuse, shown};
 use super::unigram::Unigram;
+use super::words::WordPiece;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -26,6 +28,7 @@ const MAX_AROUND: usize = 1 << 10;
 enum Model {
     Bpe(Bpe),
     Unigram(Unigram),
+    WordPiece(WordPiece),
 }
 
 impl Model {
@@ -33,10 +36,12 @@ impl Model {
         match &model["type"] {
             Value::String(kind) if kind == "BPE" => bpe(model).map(Model::Bpe),
             Value::String(kind) if kind == "Unigram" => unigram(model, budget).map(Model::Unigram),
-            // Older files omit the type; only BPE has merges.
+            Value::String(kind) if kind == "WordPiece" => word_piece(model).map(Model::WordPiece),
+            // Older files omit the type; only BPE has merges, and only WordPiece a length of words.
             Value::Null if model["merges"].is_array() => bpe(model).map(Model::Bpe),
+            Value::Null if model["max_input_chars_per_word"].is_u64() => word_piece(model).map(Model::WordPiece),
             Value::Null => Err("it has no `model.type`: it is not a tokenizer.json".to_string()),
-            other => Err(refuse("model.type", other, "\"BPE\" or \"Unigram\"")),
+            other => Err(refuse("model.type", other, "\"BPE\", \"Unigram\" or \"WordPiece\"")),
         }
     }
 
@@ -46,6 +51,7 @@ impl Model {
         match self {
             Model::Bpe(bpe) => bpe.vocabulary.iter().map(|(text, token)| decoded((text, *token))).collect(),
             Model::Unigram(unigram) => unigram.texts().map(decoded).collect(),
+            Model::WordPiece(words) => words.vocabulary.iter().map(|(text, token)| decoded((text, *token))).collect(),
         }
     }
 
@@ -53,6 +59,7 @@ impl Model {
         match self {
             Model::Bpe(bpe) => bpe.encode(piece, tokens, budget),
             Model::Unigram(unigram) => unigram.encode(piece, tokens, budget),
+            Model::WordPiece(words) => words.encode(piece, tokens, budget),
         }
     }
 }
@@ -126,11 +133,11 @@ impl Hub {
         self.bytes.get(&token).cloned()
     }
 
-    /// The tokens of a text; `is_whole` also adds the tokens that mark its end.
-    pub(super) fn encode(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, String> {
+    /// The tokens of a text.
+    pub(super) fn encode(&self, text: &str, marks: Marks) -> Result<Vec<u32>, String> {
         let budget = Budget::for_length(text.len())?;
         let (before, after) = &self.around;
-        let mut tokens = before.clone();
+        let mut tokens = if marks == Marks::None { Vec::new() } else { before.clone() };
         for (range, token) in self.plain.divide(text, &budget)? {
             let first = if range.start == 0 { text.chars().next().map_or(0, char::len_utf8) } else { 0 };
             let text = text.get(range).unwrap_or_default().to_string();
@@ -139,7 +146,7 @@ impl Hub {
                 None => self.part(TextPart { text, first }, &mut tokens, &budget)?,
             }
         }
-        if is_whole {
+        if marks == Marks::Both {
             tokens.extend(after);
         }
         Ok(tokens)
@@ -207,6 +214,26 @@ fn unigram(model: &Value, budget: &Budget) -> Result<Unigram, String> {
     Unigram::new(vocabulary, unknown, model["byte_fallback"] == true, budget)
 }
 
+/// Tokens by their texts.
+fn vocabulary(model: &Value) -> Result<HashMap<String, u32>, String> {
+    let Some(words) = model["vocab"].as_object() else { return Err("`model.vocab` is not an object".to_string()) };
+    let number_of = |(word, token): (&String, &Value)| {
+        let token = number(token).ok_or_else(|| format!("`model.vocab` has no number for {word:?}"))?;
+        Ok((word.clone(), token))
+    };
+    words.iter().map(number_of).collect()
+}
+
+/// A WordPiece model.
+fn word_piece(model: &Value) -> Result<WordPiece, String> {
+    let vocabulary = vocabulary(model)?;
+    let unknown = model["unk_token"].as_str().and_then(|text| vocabulary.get(text)).copied();
+    let unknown = unknown.ok_or_else(|| refuse("model.unk_token", &model["unk_token"], "a token of the vocabulary"))?;
+    let prefix = model["continuing_subword_prefix"].as_str().unwrap_or("##").to_owned();
+    let longest = model["max_input_chars_per_word"].as_u64().unwrap_or(100);
+    Ok(WordPiece { vocabulary, unknown, prefix, longest: usize::try_from(longest).unwrap_or(usize::MAX) })
+}
+
 /// A BPE model.
 fn bpe(model: &Value) -> Result<Bpe, String> {
     for field in ["continuing_subword_prefix", "end_of_word_suffix"] {
@@ -214,12 +241,7 @@ fn bpe(model: &Value) -> Result<Bpe, String> {
             return Err(refuse(&format!("model.{field}"), &model[field], "null"));
         }
     }
-    let Some(words) = model["vocab"].as_object() else { return Err("`model.vocab` is not an object".to_string()) };
-    let mut vocabulary = HashMap::with_capacity(words.len());
-    for (word, token) in words {
-        let token = number(token).ok_or_else(|| format!("`model.vocab` has no number for {word:?}"))?;
-        vocabulary.insert(word.clone(), token);
-    }
+    let vocabulary = vocabulary(model)?;
     let mut merges = HashMap::new();
     for (rank, merge) in list(&model["merges"]).iter().enumerate() {
         let pair = match merge {
@@ -245,10 +267,27 @@ fn bpe(model: &Value) -> Result<Bpe, String> {
     Ok(Bpe { bytes, whole_first: is("ignore_merges"), unknown, vocabulary, merges })
 }
 
+/// Replacements of the library in words, in this order.
+const TIDIED: [(&str, &str); 11] = [
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" do not", " don't"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+];
+
 /// How the bytes that a token adds to a text are computed from the token's string.
 enum Decoder {
     /// By [`bytes_of`] its characters.
     Bytes,
+    /// A word gets a blank, unless it has the prefix; with `tidies`, punctuation gets none.
+    Words { prefix: String, tidies: bool },
     /// By string replacements in order; with `falls_back`, `<0x0A>` is a byte.
     Replace { replaced: Vec<(String, String)>, falls_back: bool },
 }
@@ -260,6 +299,10 @@ impl Decoder {
         for (place, one) in named("decoder", "decoders", decoder) {
             match one["type"].as_str() {
                 Some("ByteLevel") => return Ok(Decoder::Bytes),
+                Some("WordPiece") => {
+                    let prefix = one["prefix"].as_str().unwrap_or("##").to_owned();
+                    return Ok(Decoder::Words { prefix, tidies: one["cleanup"] != false });
+                }
                 Some("Replace") => {
                     let (Some(from), Some(to)) = (one["pattern"]["String"].as_str(), one["content"].as_str()) else {
                         return Err(refuse(&format!("{place}.pattern"), &one["pattern"], "a `String`"));
@@ -272,7 +315,13 @@ impl Decoder {
                 Some("ByteFallback") => falls_back = true,
                 // Tokens are concatenated anyway, and only the start of a whole text is stripped.
                 Some("Fuse" | "Strip") => {}
-                _ => return Err(refuse(&place, one, "ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip")),
+                _ => {
+                    return Err(refuse(
+                        &place,
+                        one,
+                        "ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, WordPiece",
+                    ));
+                }
             }
         }
         bounded("decoder", replaced.iter().map(|(from, to)| (from.as_str(), to.as_str())))?;
@@ -280,9 +329,18 @@ impl Decoder {
     }
 
     fn decode(&self, text: &str, budget: &Budget) -> Result<Vec<u8>, String> {
-        let Decoder::Replace { replaced, falls_back } = self else {
-            budget.work(4 * text.len())?;
-            return Ok(bytes_of(text));
+        let (replaced, falls_back) = match self {
+            Decoder::Replace { replaced, falls_back } => (replaced, falls_back),
+            Decoder::Bytes => {
+                budget.work(4 * text.len())?;
+                return Ok(bytes_of(text));
+            }
+            Decoder::Words { prefix, tidies } => {
+                budget.keep(16 * (text.len() + 1))?;
+                let word = text.strip_prefix(prefix.as_str()).map_or_else(|| format!(" {text}"), str::to_owned);
+                let tidied = TIDIED.iter().filter(|_| *tidies);
+                return Ok(tidied.fold(word, |word, (from, to)| word.replace(from, to)).into_bytes());
+            }
         };
         budget.work((16 + text.len()) * (1 + replaced.len()))?;
         let byte = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>')).filter(|_| *falls_back);

@@ -11,6 +11,7 @@ mod added;
 mod bpe;
 mod budget;
 mod charsmap;
+mod chat;
 mod hub;
 mod normalize;
 mod pattern;
@@ -18,10 +19,23 @@ mod pieces;
 mod search;
 mod text;
 mod unigram;
+mod words;
 
 pub use budget::LONGEST;
+pub use chat::{ChatTemplate, Message};
 pub use hub::Hub;
 pub use text::{Shown, Text};
+
+/// Tokens that a tokenizer adds to a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marks {
+    /// None: the text has them already.
+    None,
+    /// Tokens that mark its beginning: the text continues.
+    Begin,
+    /// Tokens that mark its beginning and end: the text is complete.
+    Both,
+}
 
 /// How a text is divided into tokens.
 #[derive(Debug)]
@@ -49,19 +63,18 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of a text, either of one that continues or of a complete one, which ends with the
-    /// tokens that mark its end.
+    /// The tokens of a text.
     ///
     /// # Errors
     /// A message about the part of the text that has no token.
-    pub fn encode(&self, text: &[u8], is_whole: bool) -> Result<Vec<u32>, String> {
+    pub fn encode(&self, text: &[u8], marks: Marks) -> Result<Vec<u32>, String> {
         match self {
             Tokenizer::Bytes => Ok(text.iter().copied().map(u32::from).collect()),
             Tokenizer::Hub(hub) => {
                 let text = std::str::from_utf8(text);
                 hub.encode(
                     text.map_err(|error| format!("it is not UTF-8 from byte {} on", error.valid_up_to()))?,
-                    is_whole,
+                    marks,
                 )
             }
         }

@@ -60,8 +60,15 @@ impl Normalizer {
         let parts = named("normalizer", "normalizers", value);
         let all: Vec<Normalizer> = parts
             .into_iter()
-            .map(|(place, one)| Normalizer::read(&place, one, budget))
-            .collect::<Result<_, String>>()?;
+            .map(|(place, one)| match one["type"].as_str() {
+                Some("BertNormalizer") => Normalizer::of_bert(one, budget),
+                Some("StripAccents") => Ok(vec![Normalizer::found(r"\p{Mn}", "", budget)?]),
+                _ => Normalizer::read(&place, one, budget).map(|one| vec![one]),
+            })
+            .collect::<Result<Vec<Vec<_>>, String>>()?
+            .into_iter()
+            .flatten()
+            .collect();
         let replaced = all.iter().filter_map(|one| match one {
             Normalizer::Replace(from, to) => Some((from.as_str(), to.as_str())),
             // It may match the empty string anywhere.
@@ -72,6 +79,29 @@ impl Normalizer {
         if all.iter().filter(|one| matches!(one, Normalizer::Table(_))).count() > 1 {
             return Err("its `normalizer` has more than one `Precompiled`".to_string());
         }
+        Ok(all)
+    }
+
+    /// Replaces the matches of a pattern of our own.
+    fn found(pattern: &str, to: &str, budget: &Budget) -> Result<Normalizer, String> {
+        Ok(Normalizer::ReplaceFound(Box::new(Pattern::new(pattern, budget)?), to.to_owned()))
+    }
+
+    /// The steps of BERT's normalizer, in their order.
+    fn of_bert(one: &Value, budget: &Budget) -> Result<Vec<Normalizer>, String> {
+        const CJK: &str = r"[\u{4E00}-\u{9FFF}\u{3400}-\u{4DBF}\u{20000}-\u{2A6DF}\u{2A700}-\u{2B81F}\u{2B920}-\u{2CEAF}\u{F900}-\u{FAFF}\u{2F800}-\u{2FA1F}]";
+        let mut all = Vec::new();
+        if one["clean_text"] == true {
+            all.push(Normalizer::found(r"[\p{C}\u{FFFD}&&[^\t\n\r]]", "", budget)?);
+            all.push(Normalizer::found(r"\s", " ", budget)?);
+        }
+        if one["handle_chinese_chars"] == true {
+            all.push(Normalizer::found(&format!("(?={CJK})|(?<={CJK})"), " ", budget)?);
+        }
+        if one["strip_accents"].as_bool().unwrap_or(one["lowercase"] == true) {
+            all.extend([Normalizer::Form("NFD".to_owned()), Normalizer::found(r"\p{Mn}", "", budget)?]);
+        }
+        all.extend((one["lowercase"] == true).then_some(Normalizer::Lowercase));
         Ok(all)
     }
 
@@ -100,7 +130,9 @@ impl Normalizer {
             }
             _ => None,
         };
-        made.ok_or_else(|| refuse(place, one, "NFC, NFD, NFKC, NFKD, Lowercase, Precompiled, Prepend, Replace, Strip"))
+        let known =
+            "NFC, NFD, NFKC, NFKD, BertNormalizer, Lowercase, Precompiled, Prepend, Replace, Strip, StripAccents";
+        made.ok_or_else(|| refuse(place, one, known))
     }
 
     /// Normalizes a part.

@@ -11,6 +11,8 @@ use std::ops::Range;
 /// GPT-2's words: contractions, letters, numbers, other characters, each with a preceding space,
 /// and whitespace.
 const WORDS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+/// Punctuation of BERT, including the ASCII symbols.
+const PUNCTUATION: &str = r"[\p{P}$+<=>^`|~]";
 /// The character that represents a space in character vocabularies.
 const BLANK: &str = "\u{2581}";
 /// Maximum number of characters of a value in a message.
@@ -160,20 +162,19 @@ impl Splitter {
                     (None, Some(text)) => Pattern::of_text(text, budget).map(Box::new).map_err(in_place)?,
                     (None, None) => return Err(refuse(&format!("{place}.pattern"), &one["pattern"], "a pattern")),
                 };
-                let divider = match one["behavior"].as_str() {
-                    Some("Removed") => Divider::Removed,
-                    Some("Isolated") => Divider::Isolated,
-                    Some("MergedWithPrevious") => Divider::WithPrevious,
-                    Some("MergedWithNext") => Divider::WithNext,
-                    _ => {
-                        let known = "Removed, Isolated, MergedWithPrevious, MergedWithNext";
-                        return Err(refuse(&format!("{place}.behavior"), &one["behavior"], known));
-                    }
-                };
-                all.push(Splitter::At { what, divider, between: one["invert"] == true });
+                all.push(Splitter::At { what, divider: divider(place, one)?, between: one["invert"] == true });
             }
-            Some("WhitespaceSplit") => {
+            Some("Punctuation") => {
+                all.push(Splitter::At { what: regex(PUNCTUATION)?, divider: divider(place, one)?, between: false });
+            }
+            Some(kind @ ("WhitespaceSplit" | "BertPreTokenizer")) => {
                 all.push(Splitter::At { what: regex(r"\s")?, divider: Divider::Removed, between: false });
+                if kind == "BertPreTokenizer" {
+                    all.push(Splitter::At { what: regex(PUNCTUATION)?, divider: Divider::Isolated, between: false });
+                }
+            }
+            Some("Whitespace") => {
+                all.push(Splitter::At { what: regex(r"\w+|[^\w\s]+")?, divider: Divider::Removed, between: true });
             }
             Some("Digits") => {
                 let pattern = if one["individual_digits"] == true { r"\p{N}" } else { r"\p{N}+" };
@@ -192,7 +193,11 @@ impl Splitter {
                 };
                 all.push(Splitter::Blanks { blank, prefix, words: one["split"] != false });
             }
-            _ => return Err(refuse(place, one, "ByteLevel, Split, Digits, Metaspace, WhitespaceSplit")),
+            _ => {
+                let known =
+                    "BertPreTokenizer, ByteLevel, Digits, Metaspace, Punctuation, Split, Whitespace, WhitespaceSplit";
+                return Err(refuse(place, one, known));
+            }
         }
         Ok(())
     }
@@ -240,6 +245,20 @@ impl Splitter {
                 let made = out.get(begin..).unwrap_or_default();
                 made.match_indices(blank.as_str()).map(|(at, _)| begin + at).collect()
             }),
+        }
+    }
+}
+
+/// How a pre-tokenizer treats its delimiters.
+fn divider(place: &str, one: &Value) -> Result<Divider, String> {
+    match one["behavior"].as_str() {
+        Some("Removed") => Ok(Divider::Removed),
+        Some("Isolated") => Ok(Divider::Isolated),
+        Some("MergedWithPrevious") => Ok(Divider::WithPrevious),
+        Some("MergedWithNext") => Ok(Divider::WithNext),
+        _ => {
+            let known = "Removed, Isolated, MergedWithPrevious, MergedWithNext";
+            Err(refuse(&format!("{place}.behavior"), &one["behavior"], known))
         }
     }
 }

@@ -247,7 +247,7 @@ fn versions_and_shells() {
     if let Ok(output) = Command::new("bash").args(["-c", &ask]).output() {
         assert_eq!(
             String::from_utf8_lossy(&output.stdout).trim(),
-            "check",
+            "check chat",
             "{}",
             String::from_utf8_lossy(&output.stderr)
         );

@@ -16,7 +16,7 @@ use host::host;
 /// How far results may be from the reference; see [`fixtures::difference`].
 const TOLERANCE: f64 = 1e-5;
 
-const MODELS: [&str; 11] = [
+const MODELS: [&str; 12] = [
     "gemma2_f32",
     "gemma3_f32",
     "gemma_f32",
@@ -24,6 +24,7 @@ const MODELS: [&str; 11] = [
     "llama31_f32",
     "llama_bf16",
     "llama_f32",
+    "llama_k",
     "llama_q4_0",
     "llama_q8_0",
     "qwen2_f16",
@@ -44,7 +45,12 @@ fn attnc(folder: &Path, args: &[&str]) -> (i32, String, String) {
 /// Imports a file into a folder, as `model.attn` and `model.safetensors`.
 fn imported(folder: &Path, file: &Path) {
     let done = attnc(folder, &["import", file.to_str().expect("UTF-8"), "-o", "model.attn"]);
-    assert_eq!(done, (0, String::new(), String::new()), "{}", file.display());
+    let (code, out, err) = &done;
+    assert!(*code == 0 && out.is_empty(), "{}: {done:?}", file.display());
+    // Only quantised files become larger, and are told to.
+    let is_quantised = ["_k/", "_q4_0/", "_q8_0/"].iter().any(|end| file.display().to_string().contains(end));
+    assert_eq!(is_quantised, err.starts_with("note: `model.safetensors` has the quantised tensors ("), "{err}");
+    assert!(is_quantised || err.is_empty(), "{err}");
 }
 
 #[test]
@@ -103,6 +109,24 @@ fn integers_are_packed_as_they_were() {
     assert_eq!(code, 0, "{err}");
     let exact = err.lines().filter(|line| line.contains("_proj.weight")).collect::<Vec<_>>();
     assert!(exact.len() == 7 && exact.iter().all(|line| line.ends_with("  0.00e0  0.00e0")), "{err}");
+}
+
+/// Each type of quantised blocks as `gguf` and `transformers` read it: all bits are the same.
+#[test]
+fn quantised_types_have_the_values_of_the_reference() {
+    let folder = tempfile::tempdir().expect("a folder");
+    imported(folder.path(), &file("llama_k"));
+    let written = WeightsFile::open(&folder.path().join("model.safetensors")).expect("weights");
+    let (tensors, _) = fixtures::read("gguf/llama_k/expected");
+    let mut compared = 0;
+    for (name, want) in &tensors {
+        let Some(name) = name.strip_prefix("weights/").filter(|name| *name != "lm_head.weight") else { continue };
+        let (got, want) = (written.tensor(name).expect("a tensor").to_f64(), want.to_f32());
+        let got: Vec<u64> = got.iter().take(want.len()).map(|x| x.to_bits()).collect();
+        assert_eq!(got, want.iter().map(|x| f64::from(*x).to_bits()).collect::<Vec<u64>>(), "{name}");
+        compared += 1;
+    }
+    assert_eq!(compared, 8);
 }
 
 /// The elements of one tensor by the definition of its format, in f64, from the bytes of the file.
@@ -204,16 +228,28 @@ fn what_cannot_be_read_is_refused_by_name() {
         (llama(), vec![embedding], "it has no field `llama.embedding_length`"),
         (
             llama(),
-            vec![("w", &[32, 2][..], 12, 0)],
-            "its tensor `w` is Q4_K; attnc reads F32, F16, BF16, Q8_0 and Q4_0",
+            vec![("w", &[32, 2][..], 20, 0)],
+            "its tensor `w` is IQ4_NL; attnc reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K",
         ),
-        (llama(), vec![("w", &[32, 2], 14, 0)], "its tensor `w` is Q6_K"),
+        (
+            llama(),
+            vec![("w", &[32, 8], 14, 0)],
+            "the tensor `w` of shape [8, 32] is Q6_K, in blocks of 256 elements, which do not divide its rows",
+        ),
         (llama(), vec![("w", &[32, 2], 77, 0)], "its tensor `w` is of type 77"),
-        (llama(), vec![("w", &[33, 2], 8, 0)], "the tensor `w` of type Q8_0 has the shape [2, 33]"),
-        (llama(), vec![("w", many, 0, 0)], "the tensor `w` of type F32 has the shape"),
+        (llama(), vec![("w", &[33, 2], 8, 0)], "the tensor `w` of shape [2, 33] is Q8_0, in blocks of 32 elements"),
+        (
+            llama(),
+            vec![("w", many, 0, 0)],
+            "the tensor `w` of shape [1099511627776, 1099511627776] has too many elements",
+        ),
         (llama(), vec![("w", &[1, 1, 1, 1, 1], 0, 0)], "the tensor `w` has 5 axes"),
-        (llama(), vec![("w", &[32, 9999], 0, 0)], "the data of the tensor `w` is not in the file"),
-        (llama(), vec![("w", &[32], 0, 1 << 63)], "the data of the tensor `w` is not in the file"),
+        (
+            llama(),
+            vec![("w", &[32, 9999], 0, 0)],
+            "it is cut off: the tensor `w` ends at byte 1280000, the file at byte 640",
+        ),
+        (llama(), vec![("w", &[32], 0, 1 << 63)], "it is cut off: the tensor `w` ends at byte 9223372036854"),
         (
             llama(),
             vec![("w", &[32], 0, 5)],
@@ -302,7 +338,7 @@ fn the_command_says_what_it_needs() {
     std::fs::write(folder.path().join("half.gguf"), &bytes[..bytes.len() / 2]).expect("a file");
     let (code, _, err) = attnc(folder.path(), &["import", "half.gguf", "-o", "half.attn"]);
     assert_eq!(code, 3);
-    assert!(err.contains("E0008") && err.contains("is it complete?"), "{err}");
+    assert!(err.contains("E0008") && err.contains("it is cut off: the tensor `"), "{err}");
     std::fs::write(folder.path().join("mine.safetensors"), "mine").expect("a file");
     let (code, _, err) = attnc(folder.path(), &["import", path, "-o", "mine.attn"]);
     assert!(code == 3 && err.contains("would overwrite `mine.safetensors`") && err.contains("another place"), "{err}");

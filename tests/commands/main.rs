@@ -29,6 +29,7 @@ mod reduce;
 mod run_arguments;
 mod run_calls;
 mod run_command;
+mod texts;
 mod tokenizers;
 mod train;
 mod training;

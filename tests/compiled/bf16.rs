@@ -168,6 +168,40 @@ fn layers() {
     compute_the_same("layers", source, &calls, &["S"], &BOTH);
 }
 
+/// `f32` by `bf16` weights that are widened: they are packed and gathered as they are stored, and no product rounds its left operand.
+#[test]
+fn widened_weights() {
+    for (k, n) in [(2, 3), (32, 16), (33, 40), (66, 31), (1, 2)] {
+        let (k3, n2) = (k + 3, n + 2);
+        let forms = [
+            ("bf16[K, N]".to_string(), "cast<f32>(w)"),
+            ("bf16[N, K]".to_string(), "cast<f32>(w).T"),
+            (format!("bf16[{k3}, N]"), "cast<f32>(w)[1..K + 1]"),
+            (format!("bf16[{n2}, K]"), "cast<f32>(w[2..N + 2]).T"),
+            ("bf16[N, K]".to_string(), "(cast<f32>(w) * 2.0).T"),
+        ];
+        for (params, weight) in forms {
+            let source = format!(
+                "model M<K = {k}, N = {n}> {{\n    w: {params}\n    b: bf16[N]\n    pub fn forward(x: f32[S, K]) -> f32[S, N] {{\n        \
+                 x @ {weight} + cast<f32>(b)\n    }}\n}}"
+            );
+            let calls: Vec<_> = [0, 1, 15, 33].iter().map(|rows| vec![tensor(Elem::F32, &[*rows, k], 5)]).collect();
+            compute_the_same(&format!("{weight} of {params}, K {k}, N {n}"), &source, &calls, &["S"], &[]);
+        }
+    }
+    // One table for both ends, layers in an array, a norm.
+    let source = "layer Two<D, F> {\n    up: bf16[F, D]\n    down: bf16[D, F]\n    fn forward(x: f32[S, D]) -> f32[S, D] {\n        \
+                  x + maximum(x @ cast<f32>(up).T, 0.0) @ cast<f32>(down).T\n    }\n}\n\
+                  model M<L = 3, V = 21, D = 24, F = 40> {\n    table: bf16[V, D]\n    scale: bf16[D]\n    blocks: [Two<D, F>; L]\n    \
+                  pub fn forward(at: i32[S]) -> f32[S, V] {\n        var y = cast<f32>(table)[at] * cast<f32>(scale)\n        \
+                  for block in blocks { y = block(y) }\n        y @ cast<f32>(table).T\n    }\n}";
+    let tokens = |n: i64| {
+        Tensor::from_ints(Elem::I32, vec![n as usize], &(0..n).map(|i| i * 8 % 21).collect::<Vec<i64>>()).unwrap()
+    };
+    let calls: Vec<_> = [1, 9].iter().map(|rows| vec![tokens(*rows)]).collect();
+    compute_the_same("widened layers", source, &calls, &["S"], &[]);
+}
+
 /// Two arguments: the right one is packed by a launch where its rows may be many.
 #[test]
 fn arguments() {

@@ -261,6 +261,8 @@ fn flags_exist() {
         "compare",
         "reduce",
         "generate",
+        "chat",
+        "embed",
         "train",
         "bench",
         "opt",

@@ -16,7 +16,7 @@
 //! for the former, in addition to the one that is called. Its prompt is a complete text, with the
 //! tokens that its tokenizer appends at the end; a prompt to be continued has none there.
 
-use crate::cli::GenerateOptions;
+use crate::cli::WriteOptions;
 use crate::diagnostics::did_you_mean;
 use crate::interface::ArgDecl;
 use crate::ir::{Function, InstData, Module, Op, sets_states};
@@ -33,7 +33,7 @@ enum Number {
 /// A sampling argument: its name, its option, the given value, and the default.
 type Choice = (&'static str, &'static str, Option<Number>, Number);
 
-fn choices(options: &GenerateOptions) -> [Choice; 5] {
+fn choices(options: &WriteOptions) -> [Choice; 5] {
     let float = |given: Option<f64>| given.map(Number::Float);
     [
         ("temperature", "--temperature", float(options.temperature), Number::Float(1.0)),
@@ -45,13 +45,13 @@ fn choices(options: &GenerateOptions) -> [Choice; 5] {
 }
 
 /// How an entry point is called.
-pub(super) struct Contract {
+pub(in crate::driver) struct Contract {
     /// Index of the token argument, and its element type.
     tokens: (usize, Elem),
     /// Exclusive upper bound of tokens: the length of the axis that they index directly, if any.
     vocabulary: Option<u64>,
     /// The entry point sets states, so it remembers what it has read.
-    pub(super) keeps: bool,
+    pub(in crate::driver) keeps: bool,
     /// The other arguments, in order.
     others: Vec<Tensor>,
 }
@@ -61,7 +61,7 @@ impl Contract {
     ///
     /// # Errors
     /// A message about the argument or result that does not match.
-    pub(super) fn check(f: &Function, options: &GenerateOptions) -> Result<Contract, String> {
+    pub(in crate::driver) fn check(f: &Function, options: &WriteOptions) -> Result<Contract, String> {
         let (tokens, elem) = tokens(f)?;
         let [result] = f.results.as_slice() else { return Err(no_token(f, &format!("{} results", f.results.len()))) };
         if result.batch || result.ty.rank() > 0 || !is_integer(result.ty.elem) {
@@ -100,14 +100,14 @@ impl Contract {
     }
 
     /// The first token that is out of range, and the exclusive upper bound.
-    pub(super) fn too_great(&self, tokens: &[u32]) -> Option<(u32, u64)> {
+    pub(in crate::driver) fn too_great(&self, tokens: &[u32]) -> Option<(u32, u64)> {
         let most = if self.tokens.1 == Elem::I32 { i32::MAX as u64 + 1 } else { u64::MAX };
         let bound = self.vocabulary.map_or(most, |vocabulary| vocabulary.min(most));
         tokens.iter().find(|token| u64::from(**token) >= bound).map(|token| (*token, bound))
     }
 
     /// The arguments of a call with these tokens.
-    pub(super) fn arguments(&self, tokens: &[u32]) -> Option<Vec<Tensor>> {
+    pub(in crate::driver) fn arguments(&self, tokens: &[u32]) -> Option<Vec<Tensor>> {
         let (at, elem) = self.tokens;
         let tokens: Vec<i64> = tokens.iter().copied().map(i64::from).collect();
         let mut args = self.others.clone();
@@ -117,7 +117,7 @@ impl Contract {
 }
 
 /// Does the model have an entry point that reads the prompt as a complete text?
-pub(super) fn reads(graph: &Module) -> bool {
+pub(in crate::driver) fn reads(graph: &Module) -> bool {
     graph.functions.iter().any(|f| f.name == "read" && tokens(f).is_ok())
 }
 

@@ -10,6 +10,7 @@ use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::driver as codes;
 use crate::random::philox;
 use crate::runtime::npy;
+use crate::tokenizer::Marks;
 use std::path::Path;
 
 /// Maximum size of a file.
@@ -82,7 +83,7 @@ impl Data {
         let is_array = path.extension().is_some_and(|ending| ending == "npy");
         let data = match (&options.tokenizer, options.tokens) {
             (Some(file_of), _) => {
-                let made = tokenizer(s, "--tokenizer", file_of)?.encode(&file, false);
+                let made = tokenizer(s, "--tokenizer", file_of)?.encode(&file, Marks::Begin);
                 let tokens = made.map_err(|why| unreadable(s, &why))?;
                 Data { bytes: tokens.into_iter().flat_map(u32::to_le_bytes).collect(), size: 4 }
             }

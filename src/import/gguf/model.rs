@@ -7,7 +7,7 @@
 //! projections, in which the two halves of a head are interleaved; the transposed weights of
 //! GPT-2's `Conv1D`; the 1 that is added to Gemma's norms.
 
-use super::read::{File, Stored};
+use super::read::{File, StorageType, Stored};
 use crate::import::decoder::FACTORS;
 use crate::import::{Config, Refusal};
 use serde_json::{Map, Value, json};
@@ -124,7 +124,10 @@ pub fn model<'b>(file: File<'b>, ignored: &[String]) -> Result<Model<'b>, Refusa
         let rows = stored.shape.first().copied().unwrap_or(0);
         let fits = match layout {
             Layout::Same | Layout::PlusOne => true,
-            Layout::Heads(heads) => heads.checked_mul(2).is_some_and(|n| n > 0 && rows > 0 && rows.is_multiple_of(n)),
+            Layout::Heads(heads) => {
+                let is_packed = stored.shape.len() < 2 && matches!(stored.kind, StorageType::Quantised(_));
+                !is_packed && heads.checked_mul(2).is_some_and(|n| n > 0 && rows > 0 && rows.is_multiple_of(n))
+            }
             Layout::Transposed => stored.shape.len() == 2,
         };
         if !fits {

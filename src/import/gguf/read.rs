@@ -3,6 +3,7 @@
 //! In: bytes. Out: a [`File`] whose tensors are within them. Counts are never trusted: each counted
 //! item takes bytes of the file, so the work is bounded by the file's length.
 
+use super::blocks::{Blocks, FORMATS};
 use crate::import::Refusal;
 use serde_json::{Map, Value};
 
@@ -12,7 +13,7 @@ const LONGEST_LIST: u64 = 4096;
 const MAX_ELEMENTS: u64 = 1 << 40;
 
 /// Storage format of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum StorageType {
     /// 32-bit floats.
     F32,
@@ -20,14 +21,9 @@ pub enum StorageType {
     F16,
     /// bfloat16.
     BF16,
-    /// Blocks of 32: an `f16` scale and 32 8-bit integers.
-    Q8_0,
-    /// Blocks of 32: an `f16` scale and 32 4-bit integers with an offset of 8.
-    Q4_0,
+    /// Quantised blocks.
+    Quantised(&'static Blocks),
 }
-
-/// Elements per quantised block.
-pub(super) const BLOCK: usize = 32;
 
 /// The names of all element types by number, for messages; an empty name is a type that was
 /// withdrawn.
@@ -42,15 +38,17 @@ impl StorageType {
         Ok(match number {
             0 => StorageType::F32,
             1 => StorageType::F16,
-            2 => StorageType::Q4_0,
-            8 => StorageType::Q8_0,
             30 => StorageType::BF16,
             _ => {
+                if let Some(blocks) = FORMATS.iter().find(|blocks| blocks.number == number) {
+                    return Ok(StorageType::Quantised(blocks));
+                }
                 let name = KINDS.get(number as usize).copied().filter(|name| !name.is_empty());
                 let name = name.map_or(format!("of type {number}"), str::to_owned);
-                let message = format!("its tensor `{tensor}` is {name}; attnc reads F32, F16, BF16, Q8_0 and Q4_0");
-                let help = "make one from the original file: `llama-quantize --pure model-f16.gguf model-q8_0.gguf Q8_0` \
-                            (without `--pure`, some tensors are of other types)";
+                let known: Vec<&str> = FORMATS.iter().map(|blocks| blocks.name).collect();
+                let message =
+                    format!("its tensor `{tensor}` is {name}; attnc reads F32, F16, BF16, {}", known.join(", "));
+                let help = "make one from the original file: `llama-quantize model-f16.gguf model-q6_k.gguf Q6_K`";
                 return Err(Refusal { message, help: Some(help.to_owned()) });
             }
         })
@@ -58,13 +56,23 @@ impl StorageType {
 
     /// Size of `count` elements; `None` if they are not a whole number of blocks, or too many.
     pub(super) fn bytes(self, count: u64) -> Option<u64> {
-        let blocks =
-            |bytes: u64| count.is_multiple_of(BLOCK as u64).then(|| (count / BLOCK as u64).checked_mul(bytes))?;
         match self {
             StorageType::F32 => count.checked_mul(4),
             StorageType::F16 | StorageType::BF16 => count.checked_mul(2),
-            StorageType::Q8_0 => blocks(34),
-            StorageType::Q4_0 => blocks(18),
+            StorageType::Quantised(blocks) => {
+                let (elements, bytes) = (blocks.size.0 as u64, blocks.size.1 as u64);
+                count.is_multiple_of(elements).then(|| (count / elements).checked_mul(bytes))?
+            }
+        }
+    }
+
+    /// Its name in messages.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            StorageType::F32 => "F32",
+            StorageType::F16 => "F16",
+            StorageType::BF16 => "BF16",
+            StorageType::Quantised(blocks) => blocks.name,
         }
     }
 }
@@ -231,21 +239,27 @@ pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
         let kind = StorageType::from_number(kind, &shown)?;
         let count = shape.iter().try_fold(1u64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_ELEMENTS);
         let row = shape.last().copied().unwrap_or(1);
-        let size = count.filter(|_| kind.bytes(row).is_some()).and_then(|n| kind.bytes(n));
-        let size =
-            size.ok_or_else(|| wrong(format!("the tensor `{shown}` of type {kind:?} has the shape {shape:?}")))?;
+        let Some(size) = count.filter(|_| kind.bytes(row).is_some()).and_then(|n| kind.bytes(n)) else {
+            let elements = if let StorageType::Quantised(blocks) = kind { blocks.size.0 } else { 1 };
+            let why = match row.is_multiple_of(elements as u64) {
+                true => "has too many elements".to_owned(),
+                false => format!("is {}, in blocks of {elements} elements, which do not divide its rows", kind.name()),
+            };
+            return Err(wrong(format!("the tensor `{shown}` of shape {shape:?} {why}")));
+        };
         if !offset.is_multiple_of(alignment) {
             let why = format!(
                 "the data of the tensor `{shown}` has the offset {offset}, which is not a multiple of the alignment, {alignment}"
             );
             return Err(wrong(why));
         }
-        let range = start
-            .checked_add(offset)
-            .and_then(|from| Some(usize::try_from(from).ok()?..usize::try_from(from.checked_add(size)?).ok()?));
+        let end = start.checked_add(offset).and_then(|from| Some((from, from.checked_add(size)?)));
+        let range = end.and_then(|(from, end)| Some(usize::try_from(from).ok()?..usize::try_from(end).ok()?));
         let data = range.clone().and_then(|range| bytes.get(range));
         let (Some(data), Some(range)) = (data, range) else {
-            return Err(wrong(format!("the data of the tensor `{shown}` is not in the file; is it complete?")));
+            let (needed, has) = (end.map_or(u64::MAX, |(_, end)| end), bytes.len());
+            let why = format!("it is cut off: the tensor `{shown}` ends at byte {needed}, the file at byte {has}");
+            return Err(wrong(why));
         };
         if !range.is_empty() {
             places.push((range.start, range.end, shown));

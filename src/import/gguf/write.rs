@@ -1,11 +1,11 @@
-//! Writes the safetensors file: a header, then one tensor at a time, so that only one is in memory.
+//! Writes the safetensors file: a header, then one row at a time.
 //!
-//! In: a model. Out: bytes. Blocks are converted to `f32`, which represents the product of an `f16`
-//! scale and an 8-bit integer exactly.
+//! In: a model. Out: bytes. Quantised blocks are converted to `f32`.
 
 use super::model::{Layout, Model};
-use super::read::{BLOCK, StorageType, Stored};
+use super::read::{StorageType, Stored};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// A tensor's element type in the output file, and its size in bytes.
@@ -18,6 +18,19 @@ fn stored_as(layout: Layout, kind: StorageType) -> (&'static str, u64) {
 }
 
 impl Model<'_> {
+    /// The number of quantised tensors by type, and their bytes here and in the output file.
+    pub fn expanded(&self) -> (BTreeMap<&'static str, usize>, u64, u64) {
+        let (mut kinds, mut here, mut there) = (BTreeMap::new(), 0, 0);
+        for (_, _, stored) in &self.tensors {
+            if let StorageType::Quantised(blocks) = stored.kind {
+                *kinds.entry(blocks.name).or_default() += 1;
+                here += stored.data.len() as u64;
+                there += stored.shape.iter().product::<u64>() * 4;
+            }
+        }
+        (kinds, here, there)
+    }
+
     /// Writes the tensors as a safetensors file.
     ///
     /// # Errors
@@ -37,65 +50,58 @@ impl Model<'_> {
         text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(8) - text.len()));
         out.write_all(&(text.len() as u64).to_le_bytes())?;
         out.write_all(text.as_bytes())?;
-        self.tensors.iter().try_for_each(|(_, layout, stored)| out.write_all(&data(*layout, stored)))
+        self.tensors.iter().try_for_each(|(_, layout, stored)| data(*layout, stored, out))
     }
 }
 
-/// The data of a tensor in the hub's layout.
-fn data(layout: Layout, stored: &Stored<'_>) -> Vec<u8> {
-    let (_, size) = stored_as(layout, stored.kind);
-    let size = if size == 2 { 2 } else { 4 };
-    let elements = match stored.kind {
-        StorageType::F32 => stored.data.to_vec(),
-        StorageType::F16 | StorageType::BF16 if size == 2 => stored.data.to_vec(),
-        StorageType::F16 => floats(stored.data, half::f16::to_f32),
-        StorageType::BF16 => floats(stored.data, |x| half::bf16::from_bits(x.to_bits()).to_f32()),
-        StorageType::Q8_0 => blocks(stored.data, 34, |quants, i| i32::from(quants[i].cast_signed())),
-        StorageType::Q4_0 => blocks(stored.data, 18, |quants, i| match i.checked_sub(BLOCK / 2) {
-            None => i32::from(quants[i] & 15) - 8,
-            Some(i) => i32::from(quants[i] >> 4) - 8,
-        }),
-    };
-    if elements.is_empty() {
-        return elements;
-    }
-    let rows = stored.shape.first().map_or(1, |n| usize::try_from(*n).unwrap_or(usize::MAX));
+/// Writes the data of a tensor in the hub's layout.
+fn data(layout: Layout, stored: &Stored<'_>, out: &mut dyn Write) -> io::Result<()> {
+    // An unquantised vector has elements for rows: some are in the order of heads.
+    let is_one = matches!(stored.kind, StorageType::Quantised(_)) && stored.shape.len() < 2;
+    let rows = stored.shape.first().filter(|_| !is_one).map_or(1, |n| usize::try_from(*n).unwrap_or(usize::MAX));
+    let Some(bytes) = stored.data.len().checked_div(rows).filter(|bytes| *bytes > 0) else { return Ok(()) };
+    let row = |at: usize| elements(layout, stored.kind, &stored.data[at * bytes..][..bytes]);
     match layout {
-        Layout::Same => elements,
-        Layout::PlusOne => {
-            let less = |x: &[u8]| f32::from_le_bytes([x[0], x[1], x[2], x[3]]) - 1.0;
-            elements.chunks_exact(4).flat_map(|x| less(x).to_le_bytes()).collect()
-        }
+        Layout::Same | Layout::PlusOne => (0..rows).try_for_each(|at| out.write_all(&row(at))),
         Layout::Heads(heads) => {
-            let bytes = elements.len().checked_div(rows).unwrap_or(0);
             let half = usize::try_from((rows as u64 / 2).checked_div(heads).unwrap_or(0)).unwrap_or(0);
             let place = |row: usize| {
                 let (head, within) = (row / (2 * half), row % (2 * half));
                 head * 2 * half + within % half * 2 + within / half
             };
-            (0..rows).flat_map(|row| elements[place(row) * bytes..][..bytes].iter().copied()).collect()
+            (0..rows).try_for_each(|at| out.write_all(&row(place(at))))
         }
         Layout::Transposed => {
-            let columns = (elements.len() / size).checked_div(rows).unwrap_or(0);
-            let places = (0..columns).flat_map(|column| (0..rows).map(move |row| (row * columns + column) * size));
-            places.flat_map(|at| elements[at..][..size].iter().copied()).collect()
+            let all: Vec<Vec<u8>> = (0..rows).map(row).collect();
+            let size = if stored_as(layout, stored.kind).1 == 2 { 2 } else { 4 };
+            let columns = 0..all.first().map_or(0, Vec::len) / size;
+            let mut columns = columns.map(|at| all.iter().flat_map(move |row| &row[at * size..][..size]).copied());
+            columns.try_for_each(|column| out.write_all(&column.collect::<Vec<u8>>()))
         }
     }
+}
+
+/// The elements of some whole blocks, in the type of the output file.
+fn elements(layout: Layout, kind: StorageType, data: &[u8]) -> Vec<u8> {
+    let mut elements = match kind {
+        StorageType::F16 if layout == Layout::PlusOne => floats(data, half::f16::to_f32),
+        StorageType::BF16 if layout == Layout::PlusOne => floats(data, |x| half::bf16::from_bits(x.to_bits()).to_f32()),
+        StorageType::F32 | StorageType::F16 | StorageType::BF16 => data.to_vec(),
+        StorageType::Quantised(blocks) => {
+            let mut out = Vec::new();
+            blocks.floats(data, &mut out);
+            out
+        }
+    };
+    if layout == Layout::PlusOne {
+        for x in elements.as_chunks_mut::<4>().0 {
+            *x = (f32::from_le_bytes(*x) - 1.0).to_le_bytes();
+        }
+    }
+    elements
 }
 
 /// 16-bit elements as `f32`.
 fn floats(data: &[u8], value: impl Fn(half::f16) -> f32) -> Vec<u8> {
-    let of = |x: &[u8]| value(half::f16::from_le_bytes([x[0], x[1]]));
-    data.chunks_exact(2).flat_map(|x| of(x).to_le_bytes()).collect()
-}
-
-/// Quantised blocks as `f32`; `quant` returns the integer at an index.
-fn blocks(data: &[u8], bytes: usize, quant: impl Fn(&[u8], usize) -> i32) -> Vec<u8> {
-    let mut out = Vec::with_capacity(data.len() / bytes * BLOCK * 4);
-    for block in data.chunks_exact(bytes) {
-        let (scale, quants) = block.split_at(2);
-        let scale = half::f16::from_le_bytes([scale[0], scale[1]]).to_f32();
-        (0..BLOCK).for_each(|i| out.extend((scale * quant(quants, i) as f32).to_le_bytes()));
-    }
-    out
+    data.as_chunks::<2>().0.iter().flat_map(|x| value(half::f16::from_le_bytes(*x)).to_le_bytes()).collect()
 }

@@ -494,6 +494,12 @@ impl Lowering<'_> {
                 self.indices[v] = Some(self.builder.compare_scalars(*op, a, b));
                 Ok(())
             }
+            // The readers of a widened parameter load it as it is stored.
+            Op::Cast { .. } => {
+                let v = data.result.ok_or("a cast without a result")?;
+                self.places[v] = Some(self.view(operand(0)?)?);
+                Ok(())
+            }
             Op::Transpose { .. } | Op::Reshape | Op::Broadcast | Op::Slice { .. } | Op::Windows { .. } => {
                 let v = data.result.ok_or("a movement without a result")?;
                 if self.places[v].is_some() {
@@ -600,7 +606,6 @@ impl Lowering<'_> {
             Op::Unary(_)
             | Op::Length { .. }
             | Op::Where
-            | Op::Cast { .. }
             | Op::Reduce { .. }
             | Op::Softmax { .. }
             | Op::LogSoftmax { .. }

@@ -54,6 +54,10 @@ fn prepare(
     let is_tensor = data.result.is_some_and(|v| f.tensor(v).is_some());
     let on_tensors = data.operands.iter().all(|v| f.tensor(*v).is_some());
     match &data.op {
+        Op::Cast { .. } if widens_parameter(f, data, uses) => {
+            out.push(inst);
+            Ok(data.result)
+        }
         Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Where | Op::Cast { .. } if is_tensor && on_tensors => {
             wrap(f, FusionKind::Map, data, out).map(Some)
         }
@@ -117,6 +121,52 @@ fn prepare(
             Ok(data.result)
         }
     }
+}
+
+/// Is this the `f32` of a parameter with 16 bits, which its readers widen as they load it? The
+/// readers are gathers from it, and matmuls that have it on the right.
+pub(super) fn widens_parameter(f: &Function, data: &InstData, uses: &SecondaryMap<Value, Vec<Use>>) -> bool {
+    let (Op::Cast { elem: Elem::F32 }, [from], Some(result)) = (&data.op, data.operands.as_slice(), data.result) else {
+        return false;
+    };
+    if !f.tensor(*from).is_some_and(|ty| matches!(ty.elem, Elem::BF16 | Elem::F16)) {
+        return false;
+    }
+    let mut source = *from;
+    while let Some((_, made)) = f.definition(source).filter(|(_, made)| is_movement(&made.op)) {
+        let Some(moved) = made.operands.first() else { return false };
+        source = *moved;
+    }
+    if !f.definition(source).is_some_and(|(_, made)| matches!(made.op, Op::Param { .. })) {
+        return false;
+    }
+    let mut open = vec![result];
+    while let Some(v) = open.pop() {
+        for one in &uses[v] {
+            let Use::Operand(inst, at) = one else { return false };
+            let reader = f.inst(*inst);
+            match (&reader.op, reader.result) {
+                (Op::Gather { .. }, _) if *at == 0 => {}
+                (Op::Matmul, _) if *at == 1 => {}
+                (Op::Fused { kind: FusionKind::Matmul, body }, _) => {
+                    let Some(arg) = body.block(body.entry()).args.get(*at) else { return false };
+                    let is_right =
+                        |d: &InstData| d.op == Op::Matmul && d.operands.iter().rposition(|v| v == arg) == Some(1);
+                    if body.insts().any(|(_, _, d)| d.operands.contains(arg) && (!is_right(d) || d.operands[0] == *arg))
+                    {
+                        return false;
+                    }
+                }
+                (op, Some(moved)) if is_movement(op) => open.push(moved),
+                _ => return false,
+            }
+        }
+    }
+    true
+}
+
+fn is_movement(op: &Op) -> bool {
+    matches!(op, Op::Reshape | Op::Transpose { .. } | Op::Slice { .. })
 }
 
 /// Moves the reduced axes to the end, merges them, reduces the last axis, and reshapes the result.
