@@ -40,19 +40,14 @@ use tokens::{Cursor, Docs};
 /// The text in the style of the examples; `None` if it has syntax errors, which are in
 /// `diagnostics`.
 pub fn format(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Option<String> {
-    let tree = parse(file, text, diagnostics)?;
-    let tokens = syntax::tokens(file, text, &mut Diagnostics::new());
+    let (tree, tokens) = parse(file, text, diagnostics)?;
     let mut cursor = Cursor::new(text, &tokens);
     let mut parts = Docs::new();
     items::file(&mut cursor, &tree, &mut parts);
     let out = doc::print(&parts);
     let again = parse(file, &out, &mut Diagnostics::new());
     let before = meaning(&tree, text, &tokens);
-    let is_same = |again: ast::File| {
-        let tokens = syntax::tokens(file, &out, &mut Diagnostics::new());
-        meaning(&again, &out, &tokens) == before
-    };
-    if !again.is_some_and(is_same) {
+    if !again.is_some_and(|(tree, tokens)| meaning(&tree, &out, &tokens) == before) {
         let start = Span::new(file, 0, 0);
         let message = "this program cannot be formatted without changing it";
         diagnostics.push(Diagnostic::error(codes::UNEXPECTED, message).at(start, "").note("this is a bug in attnc"));
@@ -61,14 +56,16 @@ pub fn format(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Option
     Some(out)
 }
 
-fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Option<ast::File> {
+/// The tree of a text and its tokens; `None` if it has errors, which are in `diagnostics`.
+fn parse<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Option<(ast::File, Vec<Lexeme<'a>>)> {
     let mut found = Diagnostics::new();
-    let tree = syntax::parse(file, text, &mut found);
+    let tokens = syntax::tokens(file, text, &mut found);
+    let tree = syntax::parse_tokens(file, text, &tokens, &mut found);
     let is_sound = !found.has_errors();
     if !is_sound {
         diagnostics.append(found);
     }
-    is_sound.then_some(tree)
+    is_sound.then_some((tree, tokens))
 }
 
 /// The parts of a program that formatting keeps: the tree, without places, and the comments.

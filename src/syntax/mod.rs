@@ -16,4 +16,4 @@ pub mod token;
 pub mod tree;
 mod words;
 
-pub use parser::{parse, tokens};
+pub use parser::{parse, parse_tokens, tokens};

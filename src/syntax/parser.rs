@@ -33,6 +33,11 @@ pub fn tokens<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) ->
 /// omitted, or replaced by `Error` nodes, and then there is at least one error in `diagnostics`.
 pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> ast::File {
     let lexemes = tokens(file, text, diagnostics);
+    parse_tokens(file, text, &lexemes, diagnostics)
+}
+
+/// Parses a text whose [`tokens`] are at hand, with their diagnostics.
+pub fn parse_tokens(file: FileId, text: &str, lexemes: &[Lexeme<'_>], diagnostics: &mut Diagnostics) -> ast::File {
     let mut builder = Builder::new(file);
     let stream = lexemes.iter().map(|lexeme| Ok((lexeme.span.start, lexeme.token, lexeme.span.end)));
     let parsed = grammar::FileParser::new().parse(&mut builder, stream);
@@ -42,7 +47,7 @@ pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> ast::Fi
         Vec::new()
     });
     for error in &errors {
-        if let Some(diagnostic) = explain(error, &lexemes, file, text) {
+        if let Some(diagnostic) = explain(error, lexemes, file, text) {
             diagnostics.push(diagnostic);
         }
     }

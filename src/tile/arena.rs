@@ -45,31 +45,37 @@ struct Access {
 pub fn share_slots(plan: &mut Plan, kernels: &[Kernel]) {
     let accesses = accesses(plan, kernels);
     let conflicts = conflicts(&plan.body, &accesses, plan.slots.len());
-    // Groups of slots, each with its largest size.
-    let mut groups: Vec<(Dim, Set)> = Vec::new();
-    let mut group_of = vec![0; plan.slots.len()];
+    // A plan has many slots of few sizes, so each two sizes are compared once.
+    let sizes: Vec<Dim> = plan.slots.iter().map(|s| s.bytes.clone()).collect::<BTreeSet<_>>().into_iter().collect();
+    let number = |bytes: &Dim| sizes.binary_search(bytes).unwrap_or_default();
+    let mut proofs: BTreeMap<[usize; 2], bool> = BTreeMap::new();
     let facts = Facts::default();
+    let mut fits = |small: usize, large: usize| {
+        let prove = || lies_in(&facts, &sizes[small], &sizes[large]);
+        small == large || *proofs.entry([small, large]).or_insert_with(prove)
+    };
+    // Groups of slots, each with its largest size.
+    let mut groups: Vec<(usize, Set)> = Vec::new();
+    let mut group_of = Vec::new();
     for (slot, data) in plan.slots.iter().enumerate() {
-        let found = groups.iter().position(|(bytes, members)| {
-            !conflicts[slot].meets(members)
-                && (lies_in(&facts, &data.bytes, bytes) || lies_in(&facts, bytes, &data.bytes))
-        });
-        let g = match found {
-            Some(g) => g,
-            None => {
-                groups.push((data.bytes.clone(), Set::default()));
-                groups.len() - 1
-            }
-        };
+        let own = number(&data.bytes);
+        let found = groups
+            .iter()
+            .position(|(bytes, members)| !conflicts[slot].meets(members) && (fits(own, *bytes) || fits(*bytes, own)));
+        let g = found.unwrap_or(groups.len());
+        if g == groups.len() {
+            groups.push((own, Set::default()));
+        }
         if let Some((bytes, members)) = groups.get_mut(g) {
-            if lies_in(&facts, bytes, &data.bytes) {
-                *bytes = data.bytes.clone();
+            if fits(*bytes, own) {
+                *bytes = own;
             }
             members.insert(slot);
         }
-        group_of[slot] = g;
+        group_of.push(g);
     }
-    plan.slots = groups.into_iter().map(|(bytes, _)| super::SlotData { bytes }).collect();
+    let bytes = groups.into_iter().filter_map(|(bytes, _)| sizes.get(bytes));
+    plan.slots = bytes.map(|bytes| super::SlotData { bytes: bytes.clone() }).collect();
     for block in plan.body.layout.clone() {
         for inst in plan.body.block(block).insts.clone() {
             if let Op::Plan(PlanOp::Slot(n)) = &mut plan.body.inst_mut(inst).op
