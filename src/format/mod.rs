@@ -47,7 +47,7 @@ pub fn format(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Option
     let out = doc::print(&parts);
     let again = parse(file, &out, &mut Diagnostics::new());
     let before = meaning(&tree, text, &tokens);
-    if !again.is_some_and(|(tree, tokens)| meaning(&tree, &out, &tokens) == before) {
+    if again.is_none_or(|(tree, tokens)| meaning(&tree, &out, &tokens) != before) {
         let start = Span::new(file, 0, 0);
         let message = "this program cannot be formatted without changing it";
         diagnostics.push(Diagnostic::error(codes::UNEXPECTED, message).at(start, "").note("this is a bug in attnc"));
