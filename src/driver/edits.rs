@@ -71,8 +71,10 @@ pub(super) fn proposals(
     let mut tried: Vec<(Vec<Fix>, Option<Vec<Remark>>)> = Vec::new();
     for (n, remark) in remarks.iter().enumerate() {
         for proposal in remark.edits.iter().flat_map(|edit| program.proposals(edit)) {
-            if !tried.iter().any(|(fixes, _)| *fixes == proposal.fixes) {
-                if tried.len() == MAX_TRIED {
+            let known = tried.iter().position(|(fixes, _)| *fixes == proposal.fixes);
+            let at = known.unwrap_or(tried.len());
+            if at == tried.len() {
+                if at == MAX_TRIED {
                     return found;
                 }
                 let mut changed = Session::for_text();
@@ -80,9 +82,7 @@ pub(super) fn proposals(
                 let id = changed.sources.add(source.name(), text);
                 tried.push((proposal.fixes.clone(), self::remarks(&mut changed, id, bindings, options).ok()));
             }
-            let after =
-                tried.iter().find(|(fixes, _)| *fixes == proposal.fixes).and_then(|(_, after)| after.as_deref());
-            let Some(after) = after else { continue };
+            let Some(after) = tried.get(at).and_then(|(_, after)| after.as_deref()) else { continue };
             let (before, now) = (missed(remarks, remark), missed(after, remark));
             // No fusion is lost.
             let keeps = ["fuse-attention", "fuse-chain"].iter().all(|pass| done(after, pass) >= done(remarks, pass));

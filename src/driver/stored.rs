@@ -5,7 +5,7 @@
 //! read. The results are the same; but the library maps the tensor, and packs it in half the bytes,
 //! instead of converting it when it is opened.
 
-use super::arguments::wrong_weights;
+use super::arguments::{weights, wrong_weights};
 use super::session::{CommandError, Session};
 use crate::ir::{InstData, Module, Op, Type};
 use crate::runtime::weights::{WeightsFile, members};
@@ -15,8 +15,8 @@ use std::path::Path;
 
 /// Declares parameters as they are stored in a file.
 pub(super) fn as_stored(s: &mut Session, graph: &mut Module, path: &Path) -> Result<(), CommandError> {
+    weights(s, path)?;
     let file = WeightsFile::open(path).map_err(|message| s.fail(wrong_weights(message)))?;
-    s.reads(path);
     let (elems, mut narrow) = (file.elems(), BTreeSet::new());
     for param in graph.params.iter_mut().filter(|param| param.ty.elem == Elem::F32) {
         let mut names = members(&param.name, &param.counts).into_iter().peekable();

@@ -111,6 +111,10 @@ pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Va
     let range = &params["range"];
     let (start, end) = (document.offset(&range["start"]), document.offset(&range["end"]));
     let touches = |span: Span| span.file == FILE && span.start as usize <= end && start <= span.end as usize;
+    let edit = |fixes: &[&Fix]| {
+        let change = |fix: &&Fix| json!({ "range": document.range(fix.span), "newText": fix.text });
+        json!({ "changes": { uri: fixes.iter().map(change).collect::<Vec<Value>>() } })
+    };
     let mut actions = Vec::new();
     for one in document.analysis().found.sorted() {
         if !one.primary.as_ref().is_some_and(|label| touches(label.span)) {
@@ -118,14 +122,12 @@ pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Va
         }
         let about = diagnostic(document, uri, one);
         let action = |title: &str, fixes: &[&Fix], is_certain: bool| {
-            let edit = |fix: &&Fix| json!({ "range": document.range(fix.span), "newText": fix.text });
-            let edits: Vec<Value> = fixes.iter().map(edit).collect();
             json!({
                 "title": title,
                 "kind": "quickfix",
                 "diagnostics": [about],
                 "isPreferred": is_certain,
-                "edit": { "changes": { uri: edits } },
+                "edit": edit(fixes),
             })
         };
         let certain: Vec<&Fix> = one.fixes.iter().filter(|fix| fix.span.file == FILE).collect();
@@ -140,10 +142,9 @@ pub(super) fn code_actions(document: &Document, uri: &str, params: &Value) -> Va
     for remark in document.remarks() {
         let Some(Suggestion { title, fixes }) = &remark.edit else { continue };
         let is_here = here.contains(&document.line_character(remark.at as usize).0);
-        let edits: Vec<Value> =
-            fixes.iter().map(|fix| json!({ "range": document.range(fix.span), "newText": fix.text })).collect();
         let title = format!("{title} ({})", remark.pass);
-        let action = json!({ "title": title, "kind": "refactor.rewrite", "edit": { "changes": { uri: edits } } });
+        let edit = edit(&fixes.iter().collect::<Vec<&Fix>>());
+        let action = json!({ "title": title, "kind": "refactor.rewrite", "edit": edit });
         if is_here && !actions.contains(&action) {
             actions.push(action);
         }

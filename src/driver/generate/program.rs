@@ -54,7 +54,6 @@ impl Program {
     ) -> Result<CompiledModel, CommandError> {
         let Program { mut graph, name, .. } = self;
         if let Some(path) = &options.weights {
-            arguments::weights(s, path)?;
             as_stored(s, &mut graph, path)?;
         }
         graph.functions.retain(|f| f.name == name);
